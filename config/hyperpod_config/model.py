@@ -762,8 +762,14 @@ class QuotaItem(Model):
     @model_validator(mode="after")
     def _shape(self) -> Self:
         _require_one(self, *self.SELECTORS)
-        amounts = ("count", "accelerators", "v_cpu", "memory_in_gib", "accelerator_partition")
-        _require_one(self, *amounts, at_least=True)
+        fine = ("accelerators", "v_cpu", "memory_in_gib", "accelerator_partition")
+        if self.count is None:
+            _require_one(self, *fine, at_least=True)
+            return self
+        # The API accepts Count beside the others and does not say what that means, so it is refused here.
+        for name in fine:
+            if getattr(self, name) is not None:
+                _require_one(self, "count", name)
         return self
 
     @property

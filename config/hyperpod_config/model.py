@@ -29,7 +29,8 @@ InstanceTypeName = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
 AccountId = Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
 RoleArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$", max_length=2048)
+    str,
+    StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$", max_length=2048),
 ]
 KmsKeyId = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9:/_-]+$", max_length=2048)]
 VpcId = Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
@@ -43,7 +44,8 @@ Cidr = Annotated[str, StringConstraints(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}
 LabelKey = Annotated[
     str,
     StringConstraints(
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$", max_length=317
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        max_length=317,
     ),
 ]
 LabelValue = Annotated[
@@ -79,7 +81,9 @@ def _require_one(model: Model, *names: str, at_least: bool = False) -> None:
     aliases = ", ".join(str(fields[name].alias) for name in names)
     if not given:
         amount = "at least one of" if at_least else "exactly one of"
-        raise PydanticCustomError("one_of_missing", "needs {amount} {names}", {"amount": amount, "names": aliases})
+        raise PydanticCustomError(
+            "one_of_missing", "needs {amount} {names}", {"amount": amount, "names": aliases}
+        )
     if len(given) > 1 and not at_least:
         raise PydanticCustomError(
             "one_of_many",
@@ -113,11 +117,13 @@ class CreateNetwork(Model):
         description="Names of the zones to use; without them the first zones of the region are taken at deploy time.",
     )
     node_availability_zone: str | None = Field(
-        None, description="The one zone of the nodes (EFA traffic does not leave a zone); the first zone if absent."
+        None,
+        description="The one zone of the nodes (EFA traffic does not leave a zone); the first zone if absent.",
     )
     nat_gateways: int = Field(1, ge=0, le=6, description="NAT gateways; 0 makes a closed network.")
     interface_endpoints: Toggle = Field(
-        "Disabled", description="Interface endpoints for the AWS services that nodes call; needed without NAT."
+        "Disabled",
+        description="Interface endpoints for the AWS services that nodes call; needed without NAT.",
     )
 
 
@@ -125,9 +131,13 @@ class ExistingNetwork(Model):
     """A VPC that somebody else owns."""
 
     vpc_id: VpcId = Field(description="Id of the VPC.")
-    subnet_ids: list[SubnetId] = Field(min_length=1, max_length=16, description="Private subnets of the nodes.")
+    subnet_ids: list[SubnetId] = Field(
+        min_length=1, max_length=16, description="Private subnets of the nodes."
+    )
     security_group_ids: list[SecurityGroupId] = Field(
-        min_length=1, max_length=5, description="Security groups of the nodes; EFA needs all traffic to and from itself."
+        min_length=1,
+        max_length=5,
+        description="Security groups of the nodes; EFA needs all traffic to and from itself.",
     )
     control_plane_subnet_ids: list[SubnetId] | None = Field(
         None, min_length=2, description="Subnets in two or more zones for a new EKS control plane."
@@ -165,7 +175,8 @@ class ExistingEks(Model):
         description="Name of the EKS cluster."
     )
     kubectl_role_arn: RoleArn | None = Field(
-        None, description="Role with cluster-admin that installs charts; without it you install them yourself."
+        None,
+        description="Role with cluster-admin that installs charts; without it you install them yourself.",
     )
     security_group_id: SecurityGroupId | None = Field(None, description="Cluster security group.")
 
@@ -174,12 +185,15 @@ class DependenciesChart(Model):
     """Source of the HyperPod dependencies Helm chart (aws/sagemaker-hyperpod-cli, ``HyperPodHelmChart``)."""
 
     path: str | None = Field(
-        None, description="Directory of the chart with its sub-charts in charts/, relative to the config directory."
+        None,
+        description="Directory of the chart with its sub-charts in charts/, relative to the config directory.",
     )
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")] | None = Field(
         None, description="Commit of aws/sagemaker-hyperpod-cli that is fetched when deploying."
     )
-    install: Toggle = Field("Enabled", description="Disabled: you install the chart before the cluster is made.")
+    install: Toggle = Field(
+        "Enabled", description="Disabled: you install the chart before the cluster is made."
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -195,7 +209,9 @@ class Eks(Model):
         None, description='Kubernetes version of a new EKS cluster, quoted: "1.34".'
     )
     existing: ExistingEks | None = Field(None, description="Use an EKS cluster that exists.")
-    endpoint_public_access: Toggle = Field("Enabled", description="Whether the API server has a public endpoint.")
+    endpoint_public_access: Toggle = Field(
+        "Enabled", description="Whether the API server has a public endpoint."
+    )
     public_access_cidrs: list[Cidr] | None = Field(
         None, min_length=1, description="Ranges that may reach the public endpoint."
     )
@@ -221,9 +237,9 @@ class AccountingDatabase(Model):
     name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9$_]+$", max_length=64)] | None = Field(
         None, description="Database name."
     )
-    secret_arn: Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:secretsmanager:.+:secret:.+$")] = Field(
-        description="Secrets Manager secret with the credentials."
-    )
+    secret_arn: Annotated[
+        str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:secretsmanager:.+:secret:.+$")
+    ] = Field(description="Secrets Manager secret with the credentials.")
 
 
 class Slurm(Model):
@@ -253,17 +269,24 @@ class Orchestrator(Model):
 class LifeCycleConfig(Model):
     """Where a group's lifecycle script comes from; without it the script shipped with this tool is used."""
 
-    source_s3_uri: Annotated[str, StringConstraints(pattern=r"^s3://[^/]+/?.*$", max_length=1024)] | None = Field(
-        None, description="Prefix in S3 that holds the scripts."
+    source_s3_uri: Annotated[str, StringConstraints(pattern=r"^s3://[^/]+/?.*$", max_length=1024)] | None = (
+        Field(None, description="Prefix in S3 that holds the scripts.")
     )
     source_path: str | None = Field(
-        None, description="Directory with the scripts, relative to the config directory; uploaded as an asset."
+        None,
+        description="Directory with the scripts, relative to the config directory; uploaded as an asset.",
     )
     on_create: str | None = Field(
-        None, min_length=1, max_length=128, description="Script that sets the node up (customer managed mode)."
+        None,
+        min_length=1,
+        max_length=128,
+        description="Script that sets the node up (customer managed mode).",
     )
     on_init_complete: str | None = Field(
-        None, min_length=1, max_length=128, description="Script that runs after HyperPod's own setup (extended mode)."
+        None,
+        min_length=1,
+        max_length=128,
+        description="Script that runs after HyperPod's own setup (extended mode).",
     )
     bootstrap: bool = Field(False, description="No script at all: the API's bootstrap mode.")
 
@@ -272,7 +295,9 @@ class LifeCycleConfig(Model):
         scripted = ("source_s3_uri", "source_path", "on_create", "on_init_complete")
         if self.bootstrap:
             if any(getattr(self, name) is not None for name in scripted):
-                raise PydanticCustomError("bootstrap_script", "bootstrap: true excludes scripts", {"field": ("bootstrap",)})
+                raise PydanticCustomError(
+                    "bootstrap_script", "bootstrap: true excludes scripts", {"field": ("bootstrap",)}
+                )
             return self
         _require_one(self, "source_s3_uri", "source_path")
         _require_one(self, "on_create", "on_init_complete")
@@ -286,14 +311,18 @@ class EbsVolumeConfig(Model):
         None, alias="volumeSizeInGB", ge=1, le=16384, description="Size in GB (extra volume)."
     )
     volume_kms_key_id: KmsKeyId | None = Field(None, description="KMS key of the volume.")
-    root_volume: bool | None = Field(None, description="This entry is the root volume: only its key can be set.")
+    root_volume: bool | None = Field(
+        None, description="This entry is the root volume: only its key can be set."
+    )
 
 
 class FsxLustreConfig(Model):
     """An FSx for Lustre file system that exists."""
 
     dns_name: FsxDnsName = Field(description="DNS name of the file system.")
-    mount_name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,8}$")] = Field(description="Mount name.")
+    mount_name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,8}$")] = Field(
+        description="Mount name."
+    )
     mount_path: MountPath | None = Field(None, description="Where nodes mount it.")
 
 
@@ -336,7 +365,9 @@ class Taint(Model):
 class KubernetesConfig(Model):
     """Labels and taints that HyperPod puts on each node of a group (EKS only)."""
 
-    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50)] = Field(default={}, description="Labels.")
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50)] = Field(
+        default={}, description="Labels."
+    )
     taints: list[Taint] = Field(default=[], max_length=50, description="Taints.")
 
 
@@ -345,14 +376,18 @@ class SlurmConfig(Model):
 
     node_type: Literal["Controller", "Login", "Compute"] = Field(description="Role of the nodes.")
     partition_names: list[EntityName] = Field(
-        default=[], max_length=1, description="Partition of a Compute group; without it the default partition."
+        default=[],
+        max_length=1,
+        description="Partition of a Compute group; without it the default partition.",
     )
 
 
 class InstanceRequirements(Model):
     """Instance types to choose from, the first first; excludes instanceType."""
 
-    instance_types: list[InstanceTypeName] = Field(min_length=1, max_length=20, description="Types by priority.")
+    instance_types: list[InstanceTypeName] = Field(
+        min_length=1, max_length=20, description="Types by priority."
+    )
 
 
 class Empty(Model):
@@ -433,10 +468,11 @@ class NodeGroup(Model):
         default=[], max_length=4, description="Storage of each node."
     )
     on_start_deep_health_checks: (
-        Annotated[list[Literal["InstanceStress", "InstanceConnectivity"]], Field(min_length=1, max_length=3)] | None
+        Annotated[list[Literal["InstanceStress", "InstanceConnectivity"]], Field(min_length=1, max_length=3)]
+        | None
     ) = Field(None, description="Checks that a new node must pass before it takes jobs.")
-    training_plan_arn: Annotated[str, StringConstraints(pattern=r"^arn:aws.*:training-plan/.+$")] | None = Field(
-        None, description="Flexible training plan that pays for the group."
+    training_plan_arn: Annotated[str, StringConstraints(pattern=r"^arn:aws.*:training-plan/.+$")] | None = (
+        Field(None, description="Flexible training plan that pays for the group.")
     )
     override_vpc_config: VpcOverride | None = Field(None, description="Other subnets for this group.")
     scheduled_update_config: ScheduledUpdateConfig | None = Field(None, description="Scheduled AMI updates.")
@@ -588,7 +624,9 @@ class SchedulerConfig(Model):
 class Kueue(Model):
     """Kueue of a cluster whose Kueue objects this tool owns."""
 
-    install: Toggle = Field("Enabled", description="Install Kueue's Helm chart; Disabled: it is there already.")
+    install: Toggle = Field(
+        "Enabled", description="Install Kueue's Helm chart; Disabled: it is there already."
+    )
     version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = Field(
         "0.19.2", description="Version of the chart; v1beta2 objects need 0.16 or newer."
     )
@@ -606,8 +644,10 @@ class Governance(Model):
     owner: Literal["sagemaker", "kueue"] = Field(
         description="Who owns the Kueue objects: the task governance add-on, or this tool."
     )
-    addon_version: Annotated[str, StringConstraints(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\d+$")] | None = Field(
-        None, description="Pinned version of amazon-sagemaker-hyperpod-taskgovernance (owner sagemaker)."
+    addon_version: Annotated[str, StringConstraints(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\d+$")] | None = (
+        Field(
+            None, description="Pinned version of amazon-sagemaker-hyperpod-taskgovernance (owner sagemaker)."
+        )
     )
     scheduler_config: SchedulerConfig = Field(
         default=SchedulerConfig.model_construct(
@@ -680,7 +720,9 @@ class ClusterSpec(Model):
     """One HyperPod cluster and what it stands on."""
 
     region: Region = Field(description="AWS Region.")
-    account: AccountId | None = Field(None, description="AWS account, quoted; without it templates fit any account.")
+    account: AccountId | None = Field(
+        None, description="AWS account, quoted; without it templates fit any account."
+    )
     cluster_name: EntityName | None = Field(None, description="Name in AWS; <fleet>-<cluster> if absent.")
     orchestrator: Orchestrator = Field(description="EKS or Slurm.")
     network: Network = Field(
@@ -714,7 +756,9 @@ class ClusterSpec(Model):
     tags: Tags = Field(default={}, description="Tags of this cluster's resources.")
     governance: Governance | None = Field(None, description="Quotas and scheduling (EKS only).")
     monitoring: Monitoring = Field(
-        default=Monitoring.model_construct(state="Enabled", container_insights="Enabled", alarm_topic_arns=[]),
+        default=Monitoring.model_construct(
+            state="Enabled", container_insights="Enabled", alarm_topic_arns=[]
+        ),
         description="Dashboard and alarms.",
     )
 
@@ -782,7 +826,9 @@ class QuotaItem(Model):
 class ResourceSharingConfig(Model):
     """What a team lends and borrows."""
 
-    strategy: Literal["LendAndBorrow", "Lend", "DontLend"] = Field(description="Lend, borrow, both or neither.")
+    strategy: Literal["LendAndBorrow", "Lend", "DontLend"] = Field(
+        description="Lend, borrow, both or neither."
+    )
     borrow_limit: int | None = Field(
         None, ge=0, le=10_000, description="Percent of the own quota that may be borrowed; 50 if absent."
     )
@@ -816,15 +862,17 @@ class Access(Model):
     groups: list[Annotated[str, StringConstraints(min_length=1, max_length=253)]] = Field(
         default=[], description="Kubernetes groups bound to the team's role."
     )
-    principal_arns: list[Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::\d{12}:(role|user)/.+$")]] = (
-        Field(default=[], description="IAM roles or users that get an EKS access entry in the team's group.")
-    )
+    principal_arns: list[
+        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::\d{12}:(role|user)/.+$")]
+    ] = Field(default=[], description="IAM roles or users that get an EKS access entry in the team's group.")
 
 
 class TeamSpec(Model):
     """A team: its allocations and its people."""
 
-    department: DnsLabel | None = Field(None, description="Department (Cohort) of the team, owner kueue only.")
+    department: DnsLabel | None = Field(
+        None, description="Department (Cohort) of the team, owner kueue only."
+    )
     allocations: list[Allocation] = Field(default=[], description="One for each cluster.")
     access: Access = Field(
         default=Access.model_construct(groups=[], principal_arns=[]), description="People of the team."
@@ -847,7 +895,9 @@ class Team(Document):
 class DepartmentSpec(Model):
     """Place of a department in the tree of Cohorts."""
 
-    parent: DnsLabel | None = Field(None, description="Department above; the cluster's root Cohort if absent.")
+    parent: DnsLabel | None = Field(
+        None, description="Department above; the cluster's root Cohort if absent."
+    )
     fair_share_weight: int = Field(1, ge=0, le=100, description="Weight among its siblings.")
 
 
@@ -857,7 +907,8 @@ class Department(Document):
     kind: Literal["Department"] = Field(description="Department.")
     metadata: TeamMetadata = Field(description="Name of the department.")
     spec: DepartmentSpec = Field(
-        default=DepartmentSpec.model_construct(parent=None, fair_share_weight=1), description="The department."
+        default=DepartmentSpec.model_construct(parent=None, fair_share_weight=1),
+        description="The department.",
     )
 
     @property

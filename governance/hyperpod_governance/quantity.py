@@ -64,7 +64,9 @@ def parse_quantity(resource: str, text: str) -> int:
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise QuantityError(f"{text!r} is not a Kubernetes quantity: a number and a suffix such as m, k, Mi or Gi")
+        raise QuantityError(
+            f"{text!r} is not a Kubernetes quantity: a number and a suffix such as m, k, Mi or Gi"
+        )
     number, exponent, suffix = match.groups()
     scale = Fraction(10) ** int(exponent[1:]) if exponent else _SCALES[suffix or ""]
     value = Fraction(number) * scale * base_units(resource)

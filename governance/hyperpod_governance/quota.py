@@ -223,5 +223,7 @@ def _entry(same: Sequence[Grant]) -> ComputeQuotaResource:
         v_cpu=amounts[CPU] / MILLI,
         memory_in_gib=amounts[MEMORY] / GIB,
         partition_type=first.partition[0] if first.partition else None,
-        partition_count=sum(grant.partition[1] for grant in same if grant.partition) if first.partition else None,
+        partition_count=sum(grant.partition[1] for grant in same if grant.partition)
+        if first.partition
+        else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -133,7 +134,9 @@ def flavor_quotas(
     return grants, borrow_grants, tuple(quotas)
 
 
-def _resource_quota(allocation: Allocation, resource: str, nominal: int, absolute: int | None) -> ResourceQuota:
+def _resource_quota(
+    allocation: Allocation, resource: str, nominal: int, absolute: int | None
+) -> ResourceQuota:
     """Limits of one resource.
 
     [I] Lend is "borrow nothing", DontLend is "borrow and lend nothing". [I] an absolute limit stands in for
@@ -259,13 +262,17 @@ class _Resolver:
 
     def queue(self, name: str, member: _Member | None, flavors: tuple[FlavorQuota, ...]) -> ClusterQueue:
         allocation = member.allocation if member else None
-        weight = (allocation.fair_share_weight if allocation else 0) if self.fair else service.WEIGHT_WITHOUT_FAIR_SHARE
+        weight = (
+            (allocation.fair_share_weight if allocation else 0)
+            if self.fair
+            else service.WEIGHT_WITHOUT_FAIR_SHARE
+        )
         department = member.team.spec.department if member and self.owner == "kueue" else None
         return ClusterQueue(
             name=name,
             team=member.team.name if member else None,
             namespace=naming.namespace(self.owner, member.team.name) if member else None,
-            cohort=naming.department_cohort(department) if department else self.root,
+            cohort=self.cohort(department),
             resources=(),
             flavors=flavors,
             queueing_strategy=self.config.kueue.queueing_strategy if self.config.kueue else "BestEffortFIFO",
@@ -277,18 +284,22 @@ class _Resolver:
 
     def cohorts(self, members: Sequence[_Member], idle: tuple[FlavorQuota, ...]) -> tuple[Cohort, ...]:
         """The root Cohort and, in kueue mode, those of the departments that have teams here."""
-        pool = _align(idle, _resources(idle)) if self.owner == "kueue" else ()
+        # Kueue refuses limits on a Cohort without a parent.
+        pool = _align(idle, _resources(idle), borrowing_limit=None) if self.owner == "kueue" else ()
         departments = self.departments(members) if self.owner == "kueue" else []
         below = [
             Cohort(
                 name=naming.department_cohort(department.name),
-                parent=naming.department_cohort(department.spec.parent) if department.spec.parent else self.root,
+                parent=self.cohort(department.spec.parent),
                 fair_share_weight=department.spec.fair_share_weight if self.fair else None,
                 flavors=(),
             )
             for department in departments
         ]
         return (Cohort(self.root, None, None, pool), *below)
+
+    def cohort(self, department: str | None) -> str:
+        return naming.department_cohort(department) if department else self.root
 
     def departments(self, members: Sequence[_Member]) -> list[Department]:
         by_name = {department.name: department for department in self.fleet.departments}
@@ -304,22 +315,15 @@ class _Resolver:
         """What no team was promised at target count, if the policy lends it; see ``IdleResourceSharing``."""
         if self.config.scheduler_config.idle_resource_sharing == "Disabled":
             return ()
-        promised: dict[tuple[str, str], int] = {}
-        for member in members:
-            for flavor in member.flavors:
-                for entry in flavor.resources:
-                    key = (flavor.flavor, entry.resource)
-                    promised[key] = promised.get(key, 0) + entry.nominal
-        return tuple(
-            FlavorQuota(
-                entry.flavor,
-                tuple(
-                    ResourceQuota(resource, max(0, amount - promised.get((entry.flavor, resource), 0)), None, None)
-                    for resource, amount in sorted(entry.target.items())
-                ),
-            )
-            for entry in self.capacity
-        )
+        promised: Counter[tuple[str, str]] = Counter()
+        for row in (row for member in members for row in self.rows(member)):
+            promised[row.flavor, row.resource] += row.nominal
+
+        def left(entry: FlavorCapacity) -> Iterable[ResourceQuota]:
+            for resource, amount in sorted(entry.target.items()):
+                yield ResourceQuota(resource, max(0, amount - promised[entry.flavor, resource]), None, None)
+
+        return tuple(FlavorQuota(entry.flavor, tuple(left(entry))) for entry in self.capacity)
 
     # --- what belongs to a team or to the cluster
 
@@ -350,9 +354,11 @@ class _Resolver:
         )
 
     def priority_classes(self) -> tuple[WorkloadPriorityClass, ...]:
-        classes = sorted(self.config.scheduler_config.priority_classes, key=lambda entry: entry.name)
+        classes = sorted(
+            (entry.name, entry.weight) for entry in self.config.scheduler_config.priority_classes
+        )
         return tuple(
-            WorkloadPriorityClass(naming.priority_class(self.owner, entry.name), entry.weight) for entry in classes
+            WorkloadPriorityClass(naming.priority_class(self.owner, name), weight) for name, weight in classes
         )
 
 
@@ -360,19 +366,23 @@ def _resources(flavors: Iterable[FlavorQuota]) -> tuple[str, ...]:
     return tuple(sorted({entry.resource for flavor in flavors for entry in flavor.resources}))
 
 
-def _align(flavors: Iterable[FlavorQuota], resources: tuple[str, ...]) -> tuple[FlavorQuota, ...]:
+def _align(
+    flavors: Iterable[FlavorQuota], resources: tuple[str, ...], borrowing_limit: int | None = 0
+) -> tuple[FlavorQuota, ...]:
     """Give every flavor all the resources in one order; Kueue refuses anything else."""
     aligned = []
     for flavor in flavors:
         own = {entry.resource: entry for entry in flavor.resources}
-        entries = tuple(own.get(resource) or ResourceQuota(resource, 0, 0, None) for resource in resources)
+        entries = tuple(
+            own.get(resource) or ResourceQuota(resource, 0, borrowing_limit, None) for resource in resources
+        )
         aligned.append(FlavorQuota(flavor.flavor, entries))
     return tuple(aligned)
 
 
 def _aligned(queue: ClusterQueue) -> ClusterQueue:
     resources = _resources(queue.flavors)
-    return _replace(queue, resources, _align(queue.flavors, resources))
+    return replace(queue, resources=resources, flavors=_align(queue.flavors, resources))
 
 
 def _covering(queue: ClusterQueue, flavors: Sequence[Flavor], queues: Sequence[ClusterQueue]) -> ClusterQueue:
@@ -382,11 +392,7 @@ def _covering(queue: ClusterQueue, flavors: Sequence[Flavor], queues: Sequence[C
     for flavor in flavors:
         resources.update(quota.instance_amounts(catalog.instance_type(flavor.instance_type)))
     every = [own.get(flavor.name) or FlavorQuota(flavor.name, ()) for flavor in flavors]
-    return _replace(queue, (), _align(every, tuple(sorted(resources))))
-
-
-def _replace(queue: ClusterQueue, resources: tuple[str, ...], flavors: tuple[FlavorQuota, ...]) -> ClusterQueue:
-    return replace(queue, resources=resources, flavors=flavors)
+    return replace(queue, flavors=_align(every, tuple(sorted(resources))))
 
 
 def _compute_quota(member: _Member) -> ComputeQuota:

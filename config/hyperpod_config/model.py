@@ -114,11 +114,11 @@ class CreateNetwork(Model):
         None,
         min_length=2,
         max_length=6,
-        description="Names of the zones to use; without them the first zones of the region are taken at deploy time.",
+        description="Names of the zones to use; the first zones of the region if absent.",
     )
     node_availability_zone: str | None = Field(
         None,
-        description="The one zone of the nodes (EFA traffic does not leave a zone); the first zone if absent.",
+        description="The one zone of the nodes (EFA stays in a zone); the first zone if absent.",
     )
     nat_gateways: int = Field(1, ge=0, le=6, description="NAT gateways; 0 makes a closed network.")
     interface_endpoints: Toggle = Field(
@@ -186,7 +186,7 @@ class DependenciesChart(Model):
 
     path: str | None = Field(
         None,
-        description="Directory of the chart with its sub-charts in charts/, relative to the config directory.",
+        description="Directory of the chart, sub-charts in charts/, relative to the config directory.",
     )
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")] | None = Field(
         None, description="Commit of aws/sagemaker-hyperpod-cli that is fetched when deploying."
@@ -485,7 +485,7 @@ class InstanceGroup(NodeGroup):
     instance_requirements: InstanceRequirements | None = Field(None, description="Types to choose from.")
     min_instance_count: InstanceCount | None = Field(
         None,
-        description="Instances that must be up before the group is InService; missed for 3 hours, the group rolls back.",
+        description="Instances that must be up before the group is InService; after 3 hours it rolls back.",
     )
     life_cycle_config: LifeCycleConfig | None = Field(None, description="Lifecycle script.")
     kubernetes_config: KubernetesConfig = Field(
@@ -660,7 +660,7 @@ class Governance(Model):
         1,
         ge=1,
         le=64,
-        description="Least number of stacks that the teams are spread over, a power of two; raised as needed.",
+        description="Least number of stacks the teams are spread over, a power of two; raised as needed.",
     )
 
 

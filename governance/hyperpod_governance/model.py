@@ -100,7 +100,7 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A Kueue ClusterQueue. ``resources`` are the covered ones; every flavor lists all of them in this order."""
+    """A Kueue ClusterQueue. ``resources`` are the covered ones; every flavor lists them in this order."""
 
     name: str
     team: str | None
@@ -159,7 +159,7 @@ class ComputeQuotaResource:
 
 @dataclass(frozen=True, slots=True)
 class ComputeQuota:
-    """``AWS::SageMaker::ComputeQuota`` of one team, every value written out that the service would fill in."""
+    """``AWS::SageMaker::ComputeQuota`` of a team, every value written out that the service would fill in."""
 
     name: str
     team: str

@@ -65,7 +65,7 @@ def split(amount: int, unit: int, weights: Sequence[tuple[str, int]]) -> dict[st
         weights = [(name, 1) for name, _ in weights]
     units, rest = divmod(amount, unit)
     total = sum(weight for _, weight in weights)
-    # D'Hondt never gives less than the rounded-down share, so only the last few units need its one-by-one rule.
+    # D'Hondt never gives less than the rounded-down share: only the last few units need its one-by-one rule.
     seats = {name: units * weight // total for name, weight in weights}
 
     def next_in_line() -> str:
@@ -145,9 +145,9 @@ def _weight(kind: InstanceType, figure: str) -> int:
 def _fine(kind: InstanceType, item: QuotaItem, shares: _Shares) -> Grant:
     """Fill in what the item leaves out, by the ratio that the API documents.
 
-    Memory follows vCPU when vCPU is stated (one data point: 2 GPUs and 48 vCPU of a g6.12xlarge gave 192 GiB),
-    else the accelerators. [I] vCPU follows the accelerators when they are stated, else memory; the API
-    reference is silent on accelerators together with memory.
+    Memory follows vCPU when vCPU is stated (one data point: 2 GPUs and 48 vCPU of a g6.12xlarge gave
+    192 GiB), else the accelerators. [I] vCPU follows the accelerators when they are stated, else memory;
+    the API reference is silent on accelerators together with memory.
     """
     devices = Fraction(shares.get(_ACCELERATORS, 0))
     partition = item.accelerator_partition
@@ -176,7 +176,7 @@ def _fine(kind: InstanceType, item: QuotaItem, shares: _Shares) -> Grant:
 
 
 def _floor(value: float | Fraction, scale: int, step: int = 1) -> int:
-    """``value * scale`` rounded down to a multiple of ``step``; a decimal is read as written, not as binary."""
+    """``value * scale`` rounded down to a multiple of ``step``; a decimal counts as written, not as binary."""
     exact = value if isinstance(value, Fraction) else Fraction(str(value))
     return int(exact * scale // step) * step
 

@@ -176,7 +176,7 @@ def _fine(kind: InstanceType, item: QuotaItem, shares: _Shares) -> Grant:
 
 
 def _floor(value: float | Fraction, scale: int, step: int = 1) -> int:
-    """``value * scale`` rounded down to a multiple of ``step``; a decimal counts as written, not as binary."""
+    """``value * scale`` rounded down to a multiple of ``step``; a decimal counts as written, not binary."""
     exact = value if isinstance(value, Fraction) else Fraction(str(value))
     return int(exact * scale // step) * step
 

@@ -24,6 +24,13 @@ MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "hyperpod-fleet"
 TEAM_LABEL = "hyperpod-fleet.io/team"
 CLUSTER_LABEL = "hyperpod-fleet.io/cluster"
+
+TEAM_ROLE = "hyperpod-fleet-team"
+"""ClusterRole of what a team may do; bound in the team's namespace only, by a RoleBinding of this name."""
+VIEWER_ROLE = "hyperpod-fleet-viewer"
+"""ClusterRole that reads what decides over a team's jobs but lies in no namespace."""
+QUEUE_NAME_POLICY = "hyperpod-fleet-queue-name"
+"""ValidatingAdmissionPolicy, and its binding, that asks for a queue name (kueue mode)."""
 INSTANCE_GROUP_LABEL = "hyperpod-fleet.io/instance-group"
 TOPOLOGY_LABEL = "hyperpod-fleet.io/topology"
 
@@ -87,3 +94,8 @@ def topology(owner: Owner, labels: Sequence[str]) -> str:
 def team_group(team: str) -> str:
     """Kubernetes group that a team's access entries and role binding share."""
     return f"hyperpod-fleet:team:{team}"
+
+
+def viewer_binding(team: str) -> str:
+    """ClusterRoleBinding of a team's groups to ``VIEWER_ROLE``."""
+    return f"{VIEWER_ROLE}-{team}"

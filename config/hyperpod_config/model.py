@@ -26,11 +26,13 @@ DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-
 StackName = Annotated[str, StringConstraints(pattern=r"^[a-z][-a-z0-9]*[a-z0-9]$", max_length=40)]
 """Fleet and cluster documents: part of CloudFormation stack names and of Kubernetes names."""
 InstanceTypeName = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
-Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
-AccountId = Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$")]
+AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 RoleArn = Annotated[
     str,
-    StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$", max_length=2048),
+    StringConstraints(
+        pattern=r"^arn:aws[a-z\-]*:iam::[0-9]{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$", max_length=2048
+    ),
 ]
 KmsKeyId = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9:/_-]+$", max_length=2048)]
 VpcId = Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
@@ -40,7 +42,7 @@ MountPath = Annotated[str, StringConstraints(pattern=r"^/[a-zA-Z0-9._/-]+$", max
 FsxDnsName = Annotated[
     str, StringConstraints(pattern=r"^(fs|fc)i?-[0-9a-f]{8,}\..{4,253}$", min_length=16, max_length=275)
 ]
-Cidr = Annotated[str, StringConstraints(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")]
+Cidr = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
 LabelKey = Annotated[
     str,
     StringConstraints(
@@ -205,7 +207,7 @@ class DependenciesChart(Model):
 class Eks(Model):
     """EKS orchestration: a new EKS cluster, or yours."""
 
-    version: Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")] | None = Field(
+    version: Annotated[str, StringConstraints(pattern=r"^1\.[0-9]{2}$")] | None = Field(
         None, description='Kubernetes version of a new EKS cluster, quoted: "1.34".'
     )
     existing: ExistingEks | None = Field(None, description="Use an EKS cluster that exists.")
@@ -497,8 +499,8 @@ class InstanceGroup(NodeGroup):
     image_id: Annotated[str, StringConstraints(pattern=r"^(ami-[0-9a-fA-F]{8,17}|default)$")] | None = Field(
         None, description="AMI, or default."
     )
-    image_release_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] | None = Field(
-        None, description="Release of the HyperPod AMI (EKS)."
+    image_release_version: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = (
+        Field(None, description="Release of the HyperPod AMI (EKS).")
     )
     auto_patch_config: AutoPatchConfig | None = Field(None, description="Automatic patching.")
 
@@ -627,7 +629,7 @@ class Kueue(Model):
     install: Toggle = Field(
         "Enabled", description="Install Kueue's Helm chart; Disabled: it is there already."
     )
-    version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = Field(
+    version: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = Field(
         "0.19.2", description="Version of the chart; v1beta2 objects need 0.16 or newer."
     )
     topology_aware_scheduling: Toggle = Field(
@@ -644,10 +646,10 @@ class Governance(Model):
     owner: Literal["sagemaker", "kueue"] = Field(
         description="Who owns the Kueue objects: the task governance add-on, or this tool."
     )
-    addon_version: Annotated[str, StringConstraints(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\d+$")] | None = (
-        Field(
-            None, description="Pinned version of amazon-sagemaker-hyperpod-taskgovernance (owner sagemaker)."
-        )
+    addon_version: (
+        Annotated[str, StringConstraints(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+$")] | None
+    ) = Field(
+        None, description="Pinned version of amazon-sagemaker-hyperpod-taskgovernance (owner sagemaker)."
     )
     scheduler_config: SchedulerConfig = Field(
         default=SchedulerConfig.model_construct(
@@ -779,7 +781,7 @@ class Cluster(Document):
 class AcceleratorPartition(Model):
     """MIG slices of a GPU."""
 
-    type: Annotated[str, StringConstraints(pattern=r"^mig-\d+g\.\d+gb$")] = Field(
+    type: Annotated[str, StringConstraints(pattern=r"^mig-[0-9]+g\.[0-9]+gb$")] = Field(
         description="MIG profile: mig-1g.10gb."
     )
     count: QuotaInteger = Field(description="Number of slices.")
@@ -863,7 +865,7 @@ class Access(Model):
         default=[], description="Kubernetes groups bound to the team's role."
     )
     principal_arns: list[
-        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::\d{12}:(role|user)/.+$")]
+        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z\-]*:iam::[0-9]{12}:(role|user)/.+$")]
     ] = Field(default=[], description="IAM roles or users that get an EKS access entry in the team's group.")
 
 

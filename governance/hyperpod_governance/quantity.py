@@ -25,7 +25,7 @@ _SCALES: dict[str, Fraction] = {
     **{suffix: Fraction(1000**power) for power, suffix in enumerate(_DECIMAL)},
     **{suffix: Fraction(1024**power) for power, suffix in enumerate(_BINARY)},
 }
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 
 
 class QuantityError(ValueError):

@@ -1,0 +1,142 @@
+"""Commands, their options and exit codes: 0 fine, 1 findings, 2 wrong usage or broken input."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hyperpod_cli import pipeline, report
+from hyperpod_cli.output import UsageError, emit
+
+OK, FINDINGS, USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except UsageError as error:
+        print(f"hpf: {error}", file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:
+        # The reader went away (hpf quotas | head); Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        print("hpf: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hpf", description="SageMaker HyperPod from reviewed configuration."
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    validate = _command(commands, "validate", "check the config; exit 1 on errors", _validate)
+    _format(validate, report.FINDING_FORMATS)
+    validate.add_argument(
+        "--fail-on",
+        choices=("error", "warning"),
+        default="error",
+        help="least severity that makes the exit code 1",
+    )
+
+    quotas = _command(commands, "quotas", "show who may use how much", _quotas)
+    _format(quotas, report.QUOTA_FORMATS)
+    quotas.add_argument("--cluster", help="only this cluster")
+    quotas.add_argument("--team", help="only this team")
+
+    synth = _command(commands, "synth", "write CloudFormation templates and Kubernetes manifests", _synth)
+    synth.add_argument(
+        "--out", type=Path, default=Path("out"), metavar="DIR", help="directory to write (default: out)"
+    )
+
+    schema = commands.add_parser("schema", help="print the JSON Schema of the config for editors")
+    schema.add_argument(
+        "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output"
+    )
+    schema.set_defaults(run=_schema)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, run: object
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text)
+    command.add_argument(
+        "config", nargs="?", type=Path, default=Path("config"), help="config directory (default: config)"
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _format(command: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    command.add_argument("--format", choices=formats, default="text", help="default: text")
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output"
+    )
+
+
+def _validate(options: argparse.Namespace) -> int:
+    checked = pipeline.check(options.config)
+    color = options.output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    emit(report.findings(checked.findings, options.format, color), options.output)
+    print(f"{options.config}: {report.summary(checked.findings)}", file=sys.stderr)
+    if checked.broken:
+        return USAGE
+    failing = {"error"} if options.fail_on == "error" else {"error", "warning"}
+    return FINDINGS if any(finding.severity in failing for finding in checked.findings) else OK
+
+
+def _quotas(options: argparse.Namespace) -> int:
+    checked = pipeline.check(options.config)
+    if checked.resolved is None:
+        return _refuse(checked)
+    rows = [
+        row for cluster in checked.resolved.clusters if cluster.governance for row in cluster.governance.rows
+    ]
+    for field in ("cluster", "team"):
+        wanted = getattr(options, field)
+        if wanted is not None:
+            known = getattr(checked.resolved.config, f"{field}s")
+            if wanted not in {document.name for document in known}:
+                raise UsageError(f"no {field} {wanted!r} in {options.config}")
+            rows = [row for row in rows if getattr(row, field) == wanted]
+    emit(report.quotas(rows, options.format), options.output)
+    return OK
+
+
+def _synth(options: argparse.Namespace) -> int:
+    checked = pipeline.check(options.config)
+    if checked.resolved is None:
+        return _refuse(checked)
+    from hyperpod_cli.synth import synth  # noqa: PLC0415  (loads jsii)
+
+    synth(checked.resolved, options.config, options.out)
+    if checked.findings:
+        sys.stderr.write(report.findings(checked.findings, "text"))
+    print(f"wrote {options.out}: {report.summary(checked.findings)}", file=sys.stderr)
+    return OK
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from hyperpod_config.schema import schema_text  # noqa: PLC0415  (builds every model)
+
+    emit(schema_text(), options.output)
+    return OK
+
+
+def _refuse(checked: pipeline.Checked) -> int:
+    """Say why nothing was made of the config."""
+    sys.stderr.write(report.findings(checked.findings, "text"))
+    print(f"{checked.directory}: {report.summary(checked.findings)}", file=sys.stderr)
+    return USAGE if checked.broken else FINDINGS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

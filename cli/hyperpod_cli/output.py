@@ -1,0 +1,93 @@
+"""Where results go: whole files or standard output, never half of either."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class UsageError(Exception):
+    """Something the user asked for that cannot be done; the message says what to do instead (exit code 2)."""
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Write text to a file, or to standard output if there is none.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=output.parent, prefix=f".{output.name}.", delete=False, encoding="utf-8", newline="\n"
+        ) as file:
+            file.write(text)
+        Path(file.name).chmod(0o666 & ~_umask())
+        Path(file.name).replace(output)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def replacing(directory: Path, entries: frozenset[str]) -> Iterator[Path]:
+    """Give a directory to fill; when all went well it takes the place of ``directory``, else it is removed.
+
+    Args:
+        directory: What to replace; it may be missing.
+        entries: Names that only an earlier result has at its top. A directory with any other is not ours.
+
+    Raises:
+        UsageError: ``directory`` is a file, holds something else, or its parent cannot be written.
+    """
+    directory = directory.absolute()
+    try:
+        foreign = sorted(path.name for path in directory.iterdir() if path.name not in entries)
+    except FileNotFoundError:
+        foreign = []
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror or error}") from error
+    if foreign:
+        raise UsageError(
+            f"{directory} holds {foreign[0]}, which no synth wrote: name an empty or a new directory"
+        )
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror or error}") from error
+    try:
+        fresh.chmod(0o777 & ~_umask())
+        yield fresh
+        _swap(fresh, directory)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _swap(fresh: Path, directory: Path) -> None:
+    """Put the new directory in place; the old one comes back if that fails."""
+    if not directory.exists():
+        fresh.rename(directory)
+        return
+    old = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.old."))
+    directory.rename(old / "was")
+    try:
+        fresh.rename(directory)
+    except OSError:
+        (old / "was").rename(directory)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

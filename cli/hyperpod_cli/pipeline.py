@@ -1,0 +1,43 @@
+"""From a config directory to the resolved fleet and all findings: what every command begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperpod_governance.review import review
+
+from hyperpod_config import assets
+from hyperpod_config.findings import Finding, Severity
+from hyperpod_config.load import load
+from hyperpod_governance.model import ResolvedFleet
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A config directory that was read and checked.
+
+    ``resolved`` is None when any finding is an error. ``broken``: the path is no fleet at all.
+    """
+
+    directory: Path
+    resolved: ResolvedFleet | None
+    findings: tuple[Finding, ...]
+    broken: bool
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that stop every later stage."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
+
+
+def check(directory: Path) -> Checked:
+    """Load, check and resolve the fleet in a directory; never raises for what its files hold."""
+    loaded = load(directory)
+    if loaded.fleet is None:
+        return Checked(directory, None, loaded.findings, loaded.broken)
+    reviewed = review(loaded.fleet)
+    found = {*loaded.findings, *assets.check(loaded.fleet, directory), *reviewed.findings}
+    ordered = tuple(sorted(found, key=lambda it: (it.place, it.rule, it.message, it.hint)))
+    checked = Checked(directory, reviewed.resolved, ordered, broken=False)
+    return Checked(directory, None, ordered, broken=False) if checked.errors else checked

@@ -115,17 +115,18 @@ class CreateNetwork(Model):
     availability_zones: list[str] | None = Field(
         None,
         min_length=2,
-        max_length=6,
+        max_length=4,
         description="Names of the zones to use; the first zones of the region if absent.",
     )
     node_availability_zone: str | None = Field(
         None,
         description="The one zone of the nodes (EFA stays in a zone); the first zone if absent.",
     )
-    nat_gateways: int = Field(1, ge=0, le=6, description="NAT gateways; 0 makes a closed network.")
-    interface_endpoints: Toggle = Field(
-        "Disabled",
-        description="Interface endpoints for the AWS services that nodes call; needed without NAT.",
+    nat_gateway: Toggle = Field("Enabled", description="Disabled makes a network without a way out.")
+    interface_endpoints: list[Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+$")]] | None = Field(
+        None,
+        description="AWS services with an interface endpoint (ecr.api); if absent, none beside a NAT gateway, "
+        "and without one all that nodes need.",
     )
 
 
@@ -171,16 +172,14 @@ class VpcOverride(Model):
 
 
 class ExistingEks(Model):
-    """An EKS cluster that somebody else owns; its authentication mode must include API."""
+    """An EKS cluster that somebody else owns; its authentication mode must include API.
+
+    Charts are installed by access entries that are added to it.
+    """
 
     cluster_name: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][A-Za-z0-9\-_]{0,99}$")] = Field(
         description="Name of the EKS cluster."
     )
-    kubectl_role_arn: RoleArn | None = Field(
-        None,
-        description="Role with cluster-admin that installs charts; without it you install them yourself.",
-    )
-    security_group_id: SecurityGroupId | None = Field(None, description="Cluster security group.")
 
 
 class DependenciesChart(Model):
@@ -733,8 +732,8 @@ class ClusterSpec(Model):
                 cidr="10.192.0.0/16",
                 availability_zones=None,
                 node_availability_zone=None,
-                nat_gateways=1,
-                interface_endpoints="Disabled",
+                nat_gateway="Enabled",
+                interface_endpoints=None,
             ),
             existing=None,
         ),

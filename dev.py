@@ -100,11 +100,12 @@ def one_at_a_time() -> "Iterator[None]":
 def once(stamp: Path, parts: "list[str]", action: "Callable[[], None]") -> None:
     """Run `action` unless `stamp` says that it has run for these `parts`.
 
-    The stamp is written last, so that an interrupted run is done again.
+    The stamp goes first and comes back last, so that an interrupted run is done again.
     """
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == key:
         return
+    stamp.unlink(missing_ok=True)
     action()
     stamp.write_text(key)
 

@@ -68,6 +68,10 @@ def test_a_stage_folder_is_no_package_itself(folder: str) -> None:
     assert not (ROOT / folder / "__init__.py").exists()
 
 
+def test_every_stage_has_its_arrows() -> None:
+    assert {package.parent.name for package in ROOT.glob("*/hyperpod_*")} == set(MAY_IMPORT)
+
+
 @pytest.mark.parametrize("stage", MAY_IMPORT)
 def test_a_stage_imports_only_the_stages_before_it(stage: str) -> None:
     allowed = {package_of(each) for each in MAY_IMPORT[stage] | {stage}}

@@ -79,7 +79,19 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("elsewhere") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     python = home / "bin" / "python"
-    run("uv", "pip", "install", "--offline", "--no-deps", "--python", python, wheel, cwd=home.parent)
+    run(
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "--offline",
+        "--no-deps",
+        "--python",
+        python,
+        wheel,
+        cwd=home.parent,
+    )
     # A folder that a .pth names is searched, but its own .pth files are not read: the editable install
     # of the checkout stays out.
     locked = home / "lib" / Path(sysconfig.get_path("purelib")).relative_to(Path(sys.prefix, "lib"))
@@ -95,8 +107,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert len(PACKAGES) == 6
-    assert names == files
+    assert names == files != set()
 
 
 def test_the_wheel_elsewhere_synthesizes_a_fleet_outside_the_repository(

@@ -237,18 +237,22 @@ def _type_of(node: Node) -> str:
 
 
 def _type_hint(kind: str, node: Node) -> str:
+    """Say how to write the value so that it has the type that is wanted."""
     text, value = node.text, node.value
-    if kind == "string_type" and text and not isinstance(value, str):
-        return f'quote it: "{text}"'
-    if kind == "bool_type" and str(value).lower() in _BOOLEANS:
-        return f"write {_BOOLEANS[str(value).lower()]}"
-    if kind in {"int_type", "float_type"} and isinstance(value, str) and text:
-        return _number_hint(text)
-    if kind == "int_type" and isinstance(value, float) and value.is_integer():
-        return f"write {int(value)}"
-    if kind == "list_type" and text:
-        return f"write [{text}]"
-    return ""
+    hint = ""
+    if value is None and not text:
+        hint = "give it a value, or remove the key"
+    elif kind == "string_type" and text and not isinstance(value, str):
+        hint = f'quote it: "{text}"'
+    elif kind == "bool_type" and str(value).lower() in _BOOLEANS:
+        hint = f"write {_BOOLEANS[str(value).lower()]}"
+    elif kind in {"int_type", "float_type"} and isinstance(value, str):
+        hint = _number_hint(value)
+    elif kind == "int_type" and isinstance(value, float) and value.is_integer():
+        hint = f"write {int(value)}"
+    elif kind == "list_type" and text:
+        hint = f"write [{text}]"
+    return hint
 
 
 def _number_hint(text: str) -> str:

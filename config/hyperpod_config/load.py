@@ -128,7 +128,7 @@ def _read(source: Source, reading: _Reading) -> None:
 
 def _fast(source: Source) -> list[_Entry] | None:
     """Read a file in which all is well; None when anything is not, or may not be."""
-    if source.may_use_features:
+    if source.needs_care:
         return None
     try:
         values = loads_all(source.text) or []

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 128
 """Deepest nesting that is read; the fast parser's own limit."""
 
-# What libyaml's reader refuses (YAML 1.2, production 1, `c-printable`).
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What libyaml's reader refuses (YAML 1.2, production 1, `c-printable`), and a byte order mark, which libyaml
+# takes for a part of the word behind it.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _INTEGER = re.compile(r"[-+]?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _ZERO_LED = re.compile(r"[-+]?0[0-9]+")
@@ -154,6 +155,8 @@ class _Reader:
         except yaml.YAMLError as error:
             self.tree.complete = False
             self.tree.findings.append(findings.syntax(findings.Place(self.file, 1, 1), str(error)))
+        if self.stack:  # the last document stopped half-way: what it lacks may stand in what was not read
+            self.tree.documents.pop()
         return self.tree
 
     def _place(self, mark: Any) -> Place:

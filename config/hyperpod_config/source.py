@@ -49,9 +49,14 @@ class Source:
         return shown(Path(self.path))
 
     @property
-    def may_use_features(self) -> bool:
-        """Whether an anchor, alias, tag or directive may stand in the text (it may also be quoted text)."""
+    def needs_care(self) -> bool:
+        """Whether there may be what the fast parser takes and the language refuses.
+
+        That is an anchor, alias, tag or directive (it may also be quoted text), or a byte order mark inside.
+        """
         text = self.text
+        if "\ufeff" in text:
+            return True
         return ("&" in text or "*" in text or "!" in text or "%" in text) and bool(_MARK.search(text))
 
     @cached_property

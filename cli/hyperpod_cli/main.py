@@ -125,9 +125,9 @@ def _synth(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from hyperpod_config.schema import schema_text  # noqa: PLC0415  (builds every model)
+    from hyperpod_config import schema  # noqa: PLC0415  (builds every model)
 
-    emit(schema_text(), options.output)
+    emit(schema.text(), options.output)
     return OK
 
 

@@ -31,6 +31,9 @@ VIEWER_ROLE = "hyperpod-fleet-viewer"
 """ClusterRole that reads what decides over a team's jobs but lies in no namespace."""
 QUEUE_NAME_POLICY = "hyperpod-fleet-queue-name"
 """ValidatingAdmissionPolicy, and its binding, that asks for a queue name (kueue mode)."""
+SHARED_RELEASE = "hyperpod-fleet"
+"""Helm release of the objects that all teams of a cluster share."""
+
 INSTANCE_GROUP_LABEL = "hyperpod-fleet.io/instance-group"
 TOPOLOGY_LABEL = "hyperpod-fleet.io/topology"
 
@@ -43,6 +46,11 @@ def aws_name(fleet: str, cluster: str) -> str:
 def stack(fleet: str, cluster: str, part: StackPart, shard: int = 0) -> str:
     """Name of a stack; shards after the first are numbered from 2."""
     return f"{fleet}-{cluster}-{part}" + (f"-{shard + 1}" if shard else "")
+
+
+def release(shard: int = 0) -> str:
+    """Helm release of the objects of a shard's teams."""
+    return "hyperpod-fleet-teams" + (f"-{shard + 1}" if shard else "")
 
 
 def namespace(owner: Owner, team: str) -> str:

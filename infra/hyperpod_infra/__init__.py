@@ -1,0 +1,1 @@
+"""Stacks and app wiring: the resolved fleet as CloudFormation."""

@@ -1,0 +1,403 @@
+"""The stacks of one cluster: network, cluster, governance or queues, monitoring.
+
+They are apart so that a change of a quota never touches a network: a team change is a change of one stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from aws_cdk import Environment, Stack, Tags
+from aws_cdk import aws_eks as eks_l1
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
+from constructs import Construct, IDependable
+
+import hyperpod_constructs as hyperpod
+from hyperpod_config.model import Eks
+from hyperpod_governance import naming, service
+from hyperpod_governance.model import ComputeQuotaResource, Namespace, ResolvedCluster, ResolvedFleet
+from hyperpod_infra import charts, groups
+from hyperpod_infra.shards import Shard
+
+
+class FleetStack(Stack):
+    """A stack of one cluster, named and tagged as the config says."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        part: naming.StackPart,
+        shard: int = 0,
+    ) -> None:
+        spec = cluster.config.spec
+        name = naming.stack(fleet.name, cluster.name, part, shard)
+        super().__init__(
+            scope,
+            name,
+            stack_name=name,
+            env=Environment(account=spec.account, region=spec.region),
+            description=f"HyperPod cluster {cluster.name} of fleet {fleet.name}: {part}",
+        )
+        self.cluster = cluster
+        self.tags_of_resources = dict(sorted({**fleet.config.document.spec.tags, **spec.tags}.items()))
+        for key, value in self.tags_of_resources.items():
+            Tags.of(self).add(key, value)
+
+
+class NetworkStack(FleetStack):
+    """The network: a new VPC, or the one that is named."""
+
+    def __init__(self, scope: Construct, fleet: ResolvedFleet, cluster: ResolvedCluster) -> None:
+        super().__init__(scope, fleet, cluster, "network")
+        self.network = _network(self, cluster)
+
+
+class ClusterStack(FleetStack):
+    """The HyperPod cluster with its roles, scripts, file systems and, for EKS, the EKS cluster.
+
+    Attributes:
+        eks: The construct of an EKS cluster, None for Slurm.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        network: hyperpod.HyperPodNetworkBase,
+        directory: Path,
+    ) -> None:
+        super().__init__(scope, fleet, cluster, "cluster")
+        self.network = network
+        mounts = self._file_systems()
+        scripts = self._scripts(directory)
+        uris = {path: upload.source_s3_uri for path, upload in scripts.items()}
+        members = groups.instance_groups(cluster, mounts, uris)
+        self.eks: hyperpod.HyperPodEksCluster | None = None
+        if cluster.config.spec.orchestrator.eks is not None:
+            self.eks = self._eks(cluster.config.spec.orchestrator.eks, members, mounts, directory)
+            resource = self.eks.cluster
+        else:
+            resource = self._slurm(members).cluster
+        resource.node.add_dependency(*scripts.values())
+
+    def _file_systems(self) -> groups.Mounts:
+        mounts: dict[str, hyperpod.FsxLustreMount | hyperpod.FsxOpenZfsMount] = {}
+        for system in self.cluster.config.spec.file_systems:
+            if system.lustre is not None:
+                mounts[system.name] = hyperpod.LustreFileSystem(
+                    self,
+                    f"FileSystem-{system.name}",
+                    network=self.network,
+                    storage_capacity_in_gib=system.lustre.storage_capacity_gib,
+                    per_unit_storage_throughput=system.lustre.per_unit_storage_throughput,
+                    data_compression=system.lustre.data_compression,
+                    kms_key_id=system.lustre.kms_key_id,
+                ).mount()
+            elif system.open_zfs is not None:
+                mounts[system.name] = hyperpod.OpenZfsFileSystem(
+                    self,
+                    f"FileSystem-{system.name}",
+                    network=self.network,
+                    storage_capacity_in_gib=system.open_zfs.storage_capacity_gib,
+                    throughput_in_mbps=system.open_zfs.throughput_capacity,
+                    kms_key_id=system.open_zfs.kms_key_id,
+                ).mount()
+        return mounts
+
+    def _scripts(self, directory: Path) -> dict[str, hyperpod.LifecycleScripts]:
+        found = groups.local_scripts(self.cluster, directory)
+        return {
+            path: hyperpod.LifecycleScripts(self, f"Scripts-{path}", directory=source)
+            for path, source in found.items()
+        }
+
+    def _eks(
+        self,
+        orchestrator: Eks,
+        members: Sequence[hyperpod.InstanceGroup],
+        mounts: groups.Mounts,
+        directory: Path,
+    ) -> hyperpod.HyperPodEksCluster:
+        spec = self.cluster.config.spec
+        scaling = spec.auto_scaling is not None and spec.auto_scaling.mode == "Enable"
+        return hyperpod.HyperPodEksCluster(
+            self,
+            "HyperPod",
+            cluster_name=self.cluster.aws_name,
+            network=self.network,
+            eks=self._control_plane(orchestrator),
+            dependencies=_dependencies(orchestrator, directory),
+            instance_groups=members,
+            restricted_instance_groups=groups.restricted_groups(self.cluster, mounts),
+            restricted_groups_config=groups.restricted_config(self.cluster),
+            node_provisioning_mode=spec.node_provisioning_mode,
+            node_recovery=spec.node_recovery or "Automatic",
+            karpenter=scaling,
+            cluster_role_arn=spec.cluster_role,
+            tiered_storage=self._tiered_storage(),
+            container_insights=_insights(self.cluster),
+        )
+
+    def _control_plane(self, orchestrator: Eks) -> hyperpod.NewEks | hyperpod.ExistingEks:
+        public = orchestrator.endpoint_public_access == "Enabled"
+        layer = KubectlV34Layer(self, "Kubectl")
+        if orchestrator.existing is not None:
+            name = orchestrator.existing.cluster_name
+            return hyperpod.ExistingEks(cluster_name=name, kubectl_layer=layer, public_endpoint=public)
+        return hyperpod.NewEks(
+            version=str(orchestrator.version),
+            admin_role_arns=orchestrator.admin_role_arns,
+            kubectl_layer=layer,
+            public_endpoint=public,
+            public_access_cidrs=orchestrator.public_access_cidrs or (),
+        )
+
+    def _slurm(self, members: Sequence[hyperpod.InstanceGroup]) -> hyperpod.HyperPodSlurmCluster:
+        spec = self.cluster.config.spec
+        assert spec.orchestrator.slurm is not None
+        database = spec.orchestrator.slurm.accounting_database
+        return hyperpod.HyperPodSlurmCluster(
+            self,
+            "HyperPod",
+            cluster_name=self.cluster.aws_name,
+            network=self.network,
+            instance_groups=members,
+            node_provisioning_mode=spec.node_provisioning_mode,
+            node_recovery=spec.node_recovery or "Automatic",
+            slurm_config_strategy=spec.orchestrator.slurm.slurm_config_strategy,
+            accounting_database=hyperpod.AccountingDatabase(
+                endpoint=database.endpoint,
+                port=database.port,
+                name=database.name,
+                secret_arn=database.secret_arn,
+            )
+            if database is not None
+            else None,
+            tiered_storage=self._tiered_storage(),
+        )
+
+    def _tiered_storage(self) -> hyperpod.TieredStorage | None:
+        tiered = self.cluster.config.spec.tiered_storage_config
+        if tiered is None:
+            return None
+        return hyperpod.TieredStorage(
+            mode=tiered.mode,
+            instance_memory_allocation_percentage=tiered.instance_memory_allocation_percentage,
+        )
+
+
+class GovernanceStack(FleetStack):
+    """Owner sagemaker: the add-on and the scheduler config (first shard), quotas and access of some teams."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        hyperpod_cluster: hyperpod.HyperPodEksCluster,
+        shard: Shard,
+        first: GovernanceStack | None,
+    ) -> None:
+        super().__init__(scope, fleet, cluster, "governance", shard.index)
+        assert cluster.governance is not None
+        self.task_governance: hyperpod.TaskGovernance = (
+            first.task_governance if first else self._task_governance(hyperpod_cluster)
+        )
+        quotas: list[IDependable] = [
+            self.task_governance.add_quota(quota, scope=None if first is None else self)
+            for quota in self._quotas(shard.teams)
+        ]
+        _access_entries(self, hyperpod_cluster.eks_cluster_name, cluster.governance.namespaces, shard)
+        charts.install_objects(
+            self,
+            naming.release(shard.index),
+            cluster,
+            hyperpod_cluster.eks_cluster,
+            teams=shard.teams,
+            shared=first is None,
+            # The service makes a team's namespace with its quota; a role binding before that has no place.
+            after=[self.task_governance, *quotas],
+        )
+
+    def _task_governance(self, cluster: hyperpod.HyperPodEksCluster) -> hyperpod.TaskGovernance:
+        governance = self.cluster.config.spec.governance
+        assert governance is not None
+        policy = governance.scheduler_config
+        classes = sorted((entry.name, entry.weight) for entry in policy.priority_classes)
+        return hyperpod.TaskGovernance(
+            self,
+            "TaskGovernance",
+            cluster_arn=cluster.cluster_arn,
+            eks_cluster_name=cluster.eks_cluster_name,
+            scheduler_config=hyperpod.SchedulerConfig(
+                name=self.cluster.aws_name,
+                priority_classes=[
+                    hyperpod.PriorityClass(name=name, weight=weight) for name, weight in classes
+                ],
+                fair_share=policy.fair_share,
+                idle_resource_sharing=policy.idle_resource_sharing,
+                tags=self.tags_of_resources,
+            ),
+            addon_version=governance.addon_version or service.DEFAULT_ADDON_VERSION,
+        )
+
+    def _quotas(self, teams: Collection[str]) -> list[hyperpod.ComputeQuota]:
+        assert self.cluster.governance is not None
+        return [
+            hyperpod.ComputeQuota(
+                name=quota.name,
+                team_name=quota.team,
+                resources=[_quota_resource(entry) for entry in quota.resources],
+                strategy=quota.strategy,
+                borrow_limit=quota.borrow_limit,
+                absolute_borrow_limits=[_quota_resource(entry) for entry in quota.absolute_borrow_limits],
+                preempt_team_tasks=quota.preempt_team_tasks,
+                fair_share_weight=quota.fair_share_weight,
+                activation_state=quota.activation_state,
+                tags=self.tags_of_resources,
+            )
+            for quota in self.cluster.governance.compute_quotas
+            if quota.team in teams
+        ]
+
+
+class QueuesStack(FleetStack):
+    """Owner kueue: Kueue and what teams share (first shard), namespaces and queues of some teams."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        hyperpod_cluster: hyperpod.HyperPodEksCluster,
+        shard: Shard,
+        first: QueuesStack | None,
+    ) -> None:
+        super().__init__(scope, fleet, cluster, "queues", shard.index)
+        assert cluster.governance is not None
+        eks_cluster = hyperpod_cluster.eks_cluster
+        self.shared: IDependable = first.shared if first else self._shared(eks_cluster)
+        _access_entries(self, hyperpod_cluster.eks_cluster_name, cluster.governance.namespaces, shard)
+        charts.install_objects(
+            self,
+            naming.release(shard.index),
+            cluster,
+            eks_cluster,
+            teams=shard.teams,
+            shared=False,
+            after=[self.shared],
+        )
+
+    def _shared(self, eks_cluster: eks.ICluster) -> IDependable:
+        governance = self.cluster.config.spec.governance
+        assert governance is not None
+        installs = governance.kueue is None or governance.kueue.install == "Enabled"
+        after = [charts.install_kueue(self, self.cluster, eks_cluster)] if installs else []
+        return charts.install_objects(
+            self, naming.SHARED_RELEASE, self.cluster, eks_cluster, teams=(), shared=True, after=after
+        )
+
+
+class MonitoringStack(FleetStack):
+    """Dashboard, alarms, event log and, for EKS, the CloudWatch add-on."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        hyperpod_cluster: hyperpod.HyperPodEksCluster | None,
+    ) -> None:
+        super().__init__(scope, fleet, cluster, "monitoring")
+        hyperpod.HyperPodMonitoring(
+            self,
+            "Monitoring",
+            cluster_name=cluster.aws_name,
+            eks_cluster_name=hyperpod_cluster.eks_cluster_name if hyperpod_cluster else None,
+            install_addon=_insights(cluster),
+            alarm_actions=cluster.config.spec.monitoring.alarm_topic_arns,
+        )
+
+
+def _network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.HyperPodNetworkBase:
+    network = cluster.config.spec.network
+    if network.existing is not None:
+        existing = network.existing
+        return hyperpod.ExistingNetwork(
+            scope,
+            "Network",
+            vpc_id=existing.vpc_id,
+            subnet_ids=existing.subnet_ids,
+            security_group_ids=existing.security_group_ids,
+            control_plane_subnet_ids=existing.control_plane_subnet_ids or (),
+        )
+    create = network.create
+    assert create is not None
+    zones = create.availability_zones
+    if zones is not None and create.node_availability_zone is not None:
+        # The construct puts nodes into the first zone.
+        zones = sorted(zones, key=lambda zone: zone != create.node_availability_zone)
+    return hyperpod.HyperPodNetwork(
+        scope,
+        "Network",
+        cidr=create.cidr,
+        availability_zones=zones,
+        nat_gateway=create.nat_gateway == "Enabled",
+        interface_endpoints=create.interface_endpoints,
+    )
+
+
+def _dependencies(orchestrator: Eks, directory: Path) -> hyperpod.DependenciesChart:
+    chart = orchestrator.dependencies
+    if chart.install == "Disabled":
+        return hyperpod.DependenciesChart.none()
+    if chart.path is not None:
+        return hyperpod.DependenciesChart.from_path(directory / chart.path)
+    return hyperpod.DependenciesChart.pinned(commit=chart.commit or hyperpod.PINNED_COMMIT)
+
+
+def _insights(cluster: ResolvedCluster) -> bool:
+    monitoring = cluster.config.spec.monitoring
+    return monitoring.state == "Enabled" and monitoring.container_insights == "Enabled"
+
+
+def _access_entries(
+    scope: Construct, eks_cluster_name: str, namespaces: Sequence[Namespace], here: Shard
+) -> None:
+    """Let the teams' IAM principals into the cluster as members of their teams' Kubernetes groups.
+
+    EKS takes one access entry for each principal, and a principal may be in teams of several shards: so the
+    entry's shard is decided by the principal.
+    """
+    teams_of: dict[str, list[str]] = {}
+    for namespace in namespaces:
+        for arn in namespace.principal_arns:
+            teams_of.setdefault(arn, []).append(namespace.team)
+    for arn, teams in sorted(teams_of.items()):
+        if here.holds(arn):
+            eks_l1.CfnAccessEntry(
+                scope,
+                f"Access-{arn}",
+                cluster_name=eks_cluster_name,
+                principal_arn=arn,
+                kubernetes_groups=[naming.team_group(team) for team in teams],
+            )
+
+
+def _quota_resource(entry: ComputeQuotaResource) -> hyperpod.QuotaResource:
+    partition = None
+    if entry.partition_type is not None:
+        partition = hyperpod.AcceleratorPartition(type=entry.partition_type, count=entry.partition_count or 0)
+    return hyperpod.QuotaResource(
+        instance_type=entry.instance_type,
+        count=entry.count,
+        accelerators=entry.accelerators,
+        v_cpu=entry.v_cpu,
+        memory_in_gib=entry.memory_in_gib,
+        accelerator_partition=partition,
+    )

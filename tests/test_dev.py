@@ -2,12 +2,17 @@
 
 import ast
 import importlib.util
+import json
+import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -98,3 +103,25 @@ def test_an_unknown_command_is_wrong_usage_and_help_is_not(
     assert dev.main(["deploy"]) == 2
     assert dev.main(["--help"]) == 0
     assert "Synthesize the example fleet" in capsys.readouterr().out
+
+
+def test_the_lock_file_holds_a_version_that_each_requirement_allows() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    lines = (ROOT / "requirements" / "dev.txt").read_text()
+    locked = re.findall(r"^([\w.-]+)==([\w.]+)", lines, flags=re.MULTILINE)
+    unmet = [
+        text
+        for text in [*wanted, *project["build-system"]["requires"]]
+        if not any(
+            name == canonicalize_name(Requirement(text).name) and version in Requirement(text).specifier
+            for name, version in locked
+        )
+    ]
+    assert unmet == [], "run `python3 dev.py lock`"
+
+
+def test_the_lock_file_holds_the_pinned_cdk_command_line() -> None:
+    wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]["aws-cdk"]
+    locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]["node_modules/aws-cdk"]
+    assert locked["version"] == wanted

@@ -31,3 +31,50 @@ DEFAULT_ADDON_VERSION = "v1.6.1-eksbuild.1"
 RECLAIM_WITHIN_COHORT = "Any"
 # [U] what the add-on does with FairShareWeight when FairShare is Disabled; we leave the weight out.
 WEIGHT_WITHOUT_FAIR_SHARE = None
+
+# EKS prerequisites of the HyperPod developer guide: the Kubernetes versions that HyperPod takes.
+KUBERNETES_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
+# The same guide: IPv4 addresses that one ml.p5.48xlarge node takes of its subnet.
+ADDRESS_COUNTED_TYPE = "ml.p5.48xlarge"
+EKS_NODE_ADDRESSES = 81
+SLURM_NODE_ADDRESSES = 32
+# HyperPod and Amazon EKS guides on networks without internet access; S3 has a gateway endpoint always.
+CLOSED_NETWORK_ENDPOINTS = (
+    *("ec2", "ec2messages", "ecr.api", "ecr.dkr"),
+    *("logs", "monitoring", "ssm", "ssmmessages", "sts"),
+)
+CLOSED_NETWORK_ENDPOINTS_EKS = ("eks", "eks-auth")
+# Amazon VPC user guide: the IPv4 block of a VPC is /16 at most, and 5 addresses of a subnet are AWS's own. The
+# layout of HyperPodNetwork needs a /24 at least and gives one half of the block to the subnet of the nodes.
+VPC_PREFIX_MIN, VPC_PREFIX_MAX = 16, 24
+NODE_SUBNET_SHARE = 2
+RESERVED_ADDRESSES = 5
+# Service model of the SageMaker API: ClusterName, TagList, ComputeQuotaResourceConfigList.
+MAX_CLUSTER_NAME = 63
+MAX_TAGS = 50
+MAX_COMPUTE_QUOTA_RESOURCES = 15
+# API reference of ResourceSharingConfig: "1 - 500 percent"; the service model and the console allow 10,000.
+DOCUMENTED_BORROW_LIMIT = 500
+# Announcement of fine-grained quotas; developer guide on topology-aware scheduling.
+FINE_GRAINED_ADDON_VERSION = "v1.3.0-eksbuild.1"
+TOPOLOGY_ADDON_VERSION = "v1.2.2-eksbuild.1"
+
+# Regions for which the CloudFormation registry listed each type on 2026-10-20 (cfn-lint 1.58.0). The list
+# lags behind the service: the description of ComputeQuota names Regions that are not in it.
+_LISTED_FOR_ALL = {"us-east-1", "ap-south-1", "eu-central-1"}
+_LISTED_WITH_QUOTA = {
+    *("us-east-2", "us-west-2", "eu-west-1", "eu-west-2"),
+    *("ap-southeast-1", "ap-southeast-2", "ca-central-1", "sa-east-1"),
+}
+_LISTED_WITH_SCHEDULER = {"us-west-1", "ap-northeast-1", "eu-north-1", "eu-south-2"}
+_LISTED_WITH_NEITHER = {"ap-northeast-2", "ap-south-2", "ap-southeast-3", "ap-southeast-4"}
+COMPUTE_QUOTA_REGIONS = frozenset(_LISTED_FOR_ALL | _LISTED_WITH_QUOTA)
+SCHEDULER_CONFIG_REGIONS = frozenset(_LISTED_FOR_ALL | _LISTED_WITH_SCHEDULER)
+CLUSTER_REGIONS = COMPUTE_QUOTA_REGIONS | SCHEDULER_CONFIG_REGIONS | _LISTED_WITH_NEITHER
+
+# Kueue: first minor version that stores v1beta2, and what its CRDs and webhooks (v0.19.2) accept.
+KUEUE_FIRST_VERSION = "0.16.0"
+KUEUE_MAX_FLAVORS = 64
+KUEUE_MAX_RESOURCES = 64
+KUEUE_MAX_FLAVOR_RESOURCES = 512
+KUEUE_MAX_TOLERATIONS = 8

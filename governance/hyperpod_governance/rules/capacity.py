@@ -1,0 +1,152 @@
+"""HPF3xx: instance counts and MinInstanceCount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hyperpod_config.findings import Finding, Severity, rule
+from hyperpod_config.model import Cluster, Fleet, InstanceGroup
+from hyperpod_governance.rules import walk
+
+
+@rule("HPF301", "Minimum above the target")
+def minimum_above_target(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `minInstanceCount` is larger than `instanceCount`.
+
+    **Why it matters.** The API refuses it: a group cannot need more instances than it asks for.
+
+    **Example.** `instanceCount: 4, minInstanceCount: 8`.
+
+    **Fix.** Lower `minInstanceCount`, or raise `instanceCount`.
+    """
+    for cluster in fleet.clusters:
+        for path, group in walk.instance_groups(cluster):
+            minimum = group.min_instance_count or 0
+            if minimum > group.instance_count:
+                yield minimum_above_target.finding(
+                    cluster.place(*path, "minInstanceCount"),
+                    f"minInstanceCount of group {group.name} is {minimum}; instanceCount is"
+                    f" {group.instance_count}",
+                    f"set minInstanceCount to at most {group.instance_count}",
+                )
+
+
+@rule("HPF302", "Minimum without Continuous provisioning")
+def minimum_needs_continuous(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `minInstanceCount` is set in a cluster without `nodeProvisioningMode: Continuous`.
+
+    **Why it matters.** Without Continuous provisioning a group gets all its instances or fails, and the API
+    refuses a minimum.
+
+    **Example.** `minInstanceCount: 8` and no `nodeProvisioningMode`.
+
+    **Fix.** Set `nodeProvisioningMode: Continuous`, or remove `minInstanceCount`.
+    """
+    for cluster in fleet.clusters:
+        if cluster.spec.node_provisioning_mode is not None:
+            continue
+        for path, group in walk.instance_groups(cluster):
+            if group.min_instance_count:
+                yield minimum_needs_continuous.finding(
+                    cluster.place(*path, "minInstanceCount"),
+                    f"minInstanceCount of group {group.name} is {group.min_instance_count}, which needs"
+                    " Continuous provisioning",
+                    "set nodeProvisioningMode: Continuous",
+                )
+
+
+@rule("HPF303", "No accelerated group has a minimum", Severity.WARNING)
+def no_accelerated_minimum(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** The cluster provisions continuously, has accelerated groups, and none of them has a
+    `minInstanceCount` above 0.
+
+    **Why it matters.** The cluster can be InService and its stack complete with not one accelerator. A
+    minimum makes the group wait for that many instances and roll back if they do not come within 3 hours.
+
+    **Example.** `{name: h100, instanceType: ml.p5.48xlarge, instanceCount: 16}`.
+
+    **Fix.** Set `minInstanceCount` to the least number of instances that is of use.
+    """
+    for cluster in fleet.clusters:
+        spec = cluster.spec
+        if spec.node_provisioning_mode is None or (spec.auto_scaling and spec.auto_scaling.mode == "Enable"):
+            continue
+        found = [(path, group) for path, group in walk.instance_groups(cluster) if _wants_accelerators(group)]
+        if found and not any(group.min_instance_count for _, group in found):
+            path, group = found[0]
+            key = "instanceCount" if group.min_instance_count is None else "minInstanceCount"
+            names = walk.listing([group.name for _, group in found])
+            yield no_accelerated_minimum.finding(
+                cluster.place(*path, key),
+                f"minInstanceCount is 0 in every accelerated group ({names}): cluster {cluster.name} can be"
+                " InService without an accelerator",
+                "set minInstanceCount to the least number of instances that is of use",
+            )
+
+
+def _wants_accelerators(group: InstanceGroup) -> bool:
+    return group.instance_count > 0 and walk.is_accelerated(group)
+
+
+@rule("HPF304", "All or nothing", Severity.INFO)
+def all_or_nothing(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `minInstanceCount` equals `instanceCount`, and both are above 1.
+
+    **Why it matters.** If one instance is missing after 3 hours, a new group rolls back to zero instances,
+    though all others were there, and those were billed until then.
+
+    **Example.** `instanceCount: 16, minInstanceCount: 16`.
+
+    **Fix.** Nothing, if a job needs every instance; else lower `minInstanceCount`.
+    """
+    for cluster in fleet.clusters:
+        if cluster.spec.node_provisioning_mode is None:
+            continue
+        for path, group in walk.instance_groups(cluster):
+            if group.min_instance_count == group.instance_count > 1:
+                yield all_or_nothing.finding(
+                    cluster.place(*path, "minInstanceCount"),
+                    f"minInstanceCount and instanceCount of group {group.name} are both"
+                    f" {group.instance_count}:"
+                    " it gets all instances within 3 hours or rolls back",
+                    "lower minInstanceCount if fewer instances are of use",
+                )
+
+
+@rule("HPF305", "No node is sure to take the controllers", Severity.WARNING)
+def no_system_node(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** No group of CPU instances without taints is sure to have a node. With Continuous
+    provisioning that takes a `minInstanceCount` of 1 or more.
+
+    **Why it matters.** A cluster can be InService without nodes. The pods of the task governance add-on, or
+    of Kueue, then stay Pending, the add-on is reported as degraded, and quotas cannot be made.
+
+    **Example.** `{name: system, instanceType: ml.m5.2xlarge, instanceCount: 2}` with Continuous.
+
+    **Fix.** Set `minInstanceCount: 1` on a CPU group.
+    """
+    for cluster, _ in walk.governed(fleet):
+        groups = list(walk.instance_groups(cluster))
+        if groups and not any(_takes_controllers(cluster, group) for _, group in groups):
+            yield no_system_node.finding(
+                cluster.place("spec", "instanceGroups"),
+                f"0 CPU groups of cluster {cluster.name} are sure to have a node for the pods of Kueue; 1"
+                " is needed",
+                "set minInstanceCount: 1 on a CPU group without taints",
+            )
+
+
+def _takes_controllers(cluster: Cluster, group: InstanceGroup) -> bool:
+    continuous = cluster.spec.node_provisioning_mode is not None
+    sure = (group.min_instance_count or 0) if continuous else group.instance_count
+    taints = any(taint.effect != "PreferNoSchedule" for taint in group.kubernetes_config.taints)
+    return sure > 0 and not taints and not walk.is_accelerated(group)
+
+
+CONFIG = (
+    minimum_above_target,
+    minimum_needs_continuous,
+    no_accelerated_minimum,
+    all_or_nothing,
+    no_system_node,
+)

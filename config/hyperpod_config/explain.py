@@ -33,7 +33,6 @@ _WANTED = {
     "float_type": "a number",
     "bool_type": "true or false",
     "list_type": "a list",
-    "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
 }
@@ -44,7 +43,7 @@ _LIMITS = {
     "less_than_equal": "{le} or less",
     "less_than": "less than {lt}",
     "multiple_of": "a multiple of {multiple_of}",
-    "string_too_short": "text of at least {min_length} characters",
+    "string_too_short": "text of {min_length} or more characters",
     "string_too_long": "text of at most {max_length} characters",
     "finite_number": "a finite number",
 }
@@ -121,19 +120,20 @@ class _Explanation:
         kind, path = error["type"], error["loc"]
         found = find(self.node, path)
         if path == ("apiVersion",):
-            return _api_version(found)
-        if path and path[-1] == "[key]":
-            return self._bad_key(error, path[:-1])
-        if kind in {"extra_forbidden", "missing"}:
-            return self._unknown(path) if kind == "extra_forbidden" else self._missing(path, found)
-        if kind in _WANTED:
-            return self._wrong_type(kind, path, found)
-        known = kind in _KNOWN
-        return (
-            self._not_allowed(kind, path, error.get("ctx", {}), found)
-            if known
-            else self._contradiction(error)
-        )
+            made = _api_version(found)
+        elif path and path[-1] == "[key]":
+            made = self._bad_key(error, path[:-1])
+        elif kind == "extra_forbidden":
+            made = self._unknown(path)
+        elif kind == "missing":
+            made = self._missing(path, found)
+        elif kind in _WANTED:
+            made = self._wrong_type(kind, path, found)
+        elif kind in _KNOWN:
+            made = self._not_allowed(kind, path, error.get("ctx", {}), found)
+        else:
+            made = self._contradiction(error)
+        return made
 
     def _missing(self, path: Path, found: Found) -> Finding:
         info = field_at(self.model, path)
@@ -182,7 +182,7 @@ class _Explanation:
     def _not_allowed(self, kind: str, path: Path, context: Mapping[str, Any], found: Found) -> Finding:
         value = _shown(found.node)
         name = subject(path)
-        if kind in {"literal_error", "enum"}:
+        if kind == "literal_error":
             allowed = literals(self.model, path)
             hint = did_you_mean(found.node.value, allowed)
             return findings.not_allowed(found.place, name, value, one_of(allowed), hint)
@@ -191,20 +191,25 @@ class _Explanation:
         hint = ""
         if kind == "string_pattern_mismatch" and isinstance(found.node.value, str):
             hint = _spelling_hint(found.node.value, context["pattern"])
-        return findings.not_allowed(found.place, name, value, _limit(kind, context) or kind, hint)
+        return findings.not_allowed(found.place, name, value, _limit(kind, context), hint)
 
 
-_KNOWN = {*_LIMITS, "literal_error", "enum", "too_short", "too_long", "string_pattern_mismatch"}
+_KNOWN = {*_LIMITS, "literal_error", "too_short", "too_long", "string_pattern_mismatch"}
 
 
 def _limit(kind: str, context: Mapping[str, Any]) -> str:
     if kind == "string_pattern_mismatch":
-        return f"text like {context['pattern']}"
+        return f"text that matches {context['pattern']}"
     if kind == "too_short":
         return f"{context['min_length']} items or more"
     if kind == "too_long":
         return f"{context['max_length']} items or fewer"
-    return _LIMITS[kind].format(**context) if kind in _LIMITS else ""
+    # The limit of a field of floats reads better as it is written in the model: 10000000, not 10000000.0.
+    whole = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in context.items()
+    }
+    return _LIMITS[kind].format(**whole) if kind in _LIMITS else ""
 
 
 def subject(path: Sequence[str | int]) -> str:
@@ -231,7 +236,7 @@ def _type_of(node: Node) -> str:
     if isinstance(node.value, list):
         return "a list"
     if node.value is None:
-        return "empty"
+        return "null" if node.text else "empty"
     name = {bool: "the boolean", int: "the number", float: "the number"}.get(type(node.value), "the text")
     return f"{name} {_shown(node)}"
 
@@ -240,7 +245,7 @@ def _type_hint(kind: str, node: Node) -> str:
     """Say how to write the value so that it has the type that is wanted."""
     text, value = node.text, node.value
     hint = ""
-    if value is None and not text:
+    if value is None:
         hint = "give it a value, or remove the key"
     elif kind == "string_type" and text and not isinstance(value, str):
         hint = f'quote it: "{text}"'

@@ -82,23 +82,18 @@ def load(directory: Path) -> Loaded:
 
 def _listing(directory: Path, here: Place) -> Listing | Finding:
     try:
-        reason = (
-            ""
-            if directory.is_dir()
-            else f"it {'is not a directory' if directory.exists() else 'does not exist'}"
-        )
+        if not directory.exists():
+            return findings.directory_unreadable(here, "it does not exist")
+        if not directory.is_dir():
+            return findings.directory_unreadable(here, "it is not a directory")
     except OSError as error:
-        reason = error.strerror or str(error)
-    if reason:
-        return findings.directory_unreadable(here, reason)
+        return findings.directory_unreadable(here, error.strerror or str(error))
     listing = list_files(directory)
     if listing.files:
         return listing
-    return (
-        findings.directory_unreadable(here, listing.errors[0][1])
-        if listing.errors
-        else findings.no_yaml(here)
-    )
+    if listing.errors:
+        return findings.directory_unreadable(here, listing.errors[0][1])
+    return findings.no_yaml(here)
 
 
 def _unreadable(path: str, reason: str) -> Finding:
@@ -183,13 +178,13 @@ def _duplicates(entries: Iterable[_Entry]) -> Iterator[Finding]:
     """Find the second and later documents of one kind and name, and of kind Fleet."""
     first: dict[tuple[str, str], _Entry] = {}
     for entry in entries:
-        name = entry.name if entry.kind != "Fleet" else ""
         if not entry.name:
             continue
-        before = first.setdefault((entry.kind, name), entry)
+        is_fleet = entry.kind == "Fleet"
+        before = first.setdefault((entry.kind, "" if is_fleet else entry.name), entry)
         if before is entry:
             continue
-        if entry.kind == "Fleet":
+        if is_fleet:
             yield findings.several_fleets(entry.place, entry.name, before.place)
         else:
             yield findings.duplicate_document(entry.place, entry.kind, entry.name, before.place)

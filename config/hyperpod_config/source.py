@@ -19,8 +19,9 @@ SUFFIXES = (".yaml", ".yml")
 
 # The line breaks of libyaml, so that our own positions agree with its marks.
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-# An anchor, alias or tag starts a token; inside a word (R&D, arn:aws:iam::*) the same characters are text.
-_MARK = re.compile(r"(?:^|[\s\[\]{},])[&*!]|^%", re.MULTILINE)
+# An anchor, alias, tag or directive starts a token; in a word (R&D, arn:aws:iam::*) the same characters are
+# text. A token may also follow the colon of a quoted key at once.
+_MARK = re.compile(r"""(?:^|[\s\[\]{},]|["']:)[&*!%]""")
 
 
 def position(before: str) -> tuple[int, int]:

@@ -360,6 +360,28 @@ def test_links_that_lead_nowhere_pipes_and_loops_do_not_stop_the_loader(here: Pa
     assert {finding.rule for finding in loaded.findings} == {"HPF005"}
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_told(here: Path) -> None:
+    load_files(here, secret=TEAM)
+    (here / "config" / "secret.yaml").chmod(0)
+    (here / "config" / "closed").mkdir(mode=0)
+    loaded = load(Path("config"))
+    assert [f"{finding.place} {finding.rule} {finding.message}" for finding in loaded.findings] == [
+        "config/closed:1:1 HPF005 cannot read this file: Permission denied",
+        "config/secret.yaml:1:1 HPF005 cannot read this file: Permission denied",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read_is_broken_input(here: Path) -> None:
+    (here / "config").mkdir(mode=0)
+    loaded = load(Path("config"))
+    assert loaded.broken
+    assert [finding.message for finding in loaded.findings] == [
+        "cannot read the config directory: Permission denied"
+    ]
+
+
 def test_hidden_directories_are_skipped_and_both_suffixes_are_read(here: Path) -> None:
     load_files(here)
     for name in (".git/a.yaml", "teams/b.yml", "teams/deep/c.yaml", "teams/readme.md"):

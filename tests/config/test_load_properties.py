@@ -1,11 +1,13 @@
 """Properties of the loader: it never raises, its two parsers agree, places are right, order is nothing."""
 
+import copy
 import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ryaml import loads_all  # type: ignore[attr-defined]  # its stub hides what it documents
@@ -80,6 +82,7 @@ def load_texts(*contents: bytes) -> Loaded:
         return load(Path(directory))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_never_raise(content: bytes) -> None:
     loaded = load_texts(content)
@@ -87,7 +90,7 @@ def test_arbitrary_bytes_never_raise(content: bytes) -> None:
     assert loaded.findings
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(NEAR)
 def test_texts_that_are_nearly_documents_never_raise(text: str) -> None:
     loaded = load_texts(text.encode())
@@ -106,7 +109,7 @@ def same(left: object, right: object) -> bool:
     return type(left) is type(right) and left == right
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(NEAR)
 def test_the_slow_parser_reads_what_the_fast_one_reads(text: str) -> None:
     text = text.removeprefix("\ufeff")
@@ -116,7 +119,7 @@ def test_the_slow_parser_reads_what_the_fast_one_reads(text: str) -> None:
     assert same([document.plain() for document in tree.documents], loads_all(text))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(
     st.one_of(
         st.text("0123456789+-.eExobaAfFnN_", max_size=12),
@@ -129,6 +132,19 @@ def test_the_slow_parser_resolves_scalars_as_the_fast_one_does(text: str) -> Non
     tree = nodes.read(f"k: {text}", "x")
     if not tree.findings:
         assert same([document.plain() for document in tree.documents], loads_all(f"k: {text}"))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*'&*!%:"{}[],?-x \n\r\u2028', "k: ", "&a x", "*a", "!t ", "%YAML 1.2\n---\n"]),
+        max_size=10,
+    )
+)
+def test_no_text_with_features_outside_the_language_takes_the_fast_path(pieces: list[str]) -> None:
+    source = Source("x", "".join(pieces))
+    if any(finding.rule == "HPF008" for finding in source.tree.findings) and source.tree.complete:
+        assert source.needs_care
 
 
 VALUES = st.recursive(
@@ -159,6 +175,7 @@ def written(value: Any, path: tuple[str | int, ...], indent: int) -> Iterator[Wr
             yield from written(item, here, indent + 1)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["a", "b", "cd", "é"]), VALUES, min_size=1, max_size=4))
 def test_places_agree_with_where_the_text_was_written(value: dict[str, Any]) -> None:
     lines = list(written(value, (), 0))
@@ -172,6 +189,7 @@ def test_places_agree_with_where_the_text_was_written(value: dict[str, Any]) -> 
 NAMES = st.lists(st.sampled_from([f"team-{letter}" for letter in "abcdefgh"]), unique=True, max_size=6)
 
 
+@settings(deadline=None)
 @given(NAMES, st.randoms(use_true_random=False))
 def test_the_order_of_files_documents_and_keys_changes_nothing(names: list[str], random: Any) -> None:
     fleet = HEAD + "kind: Fleet\nmetadata: {name: example}\nspec: {}\n"
@@ -200,3 +218,59 @@ def test_a_loaded_document_knows_its_places(tmp_path: Path) -> None:
     assert (Path(place.file).name, place.line, place.column) == ("fleet.yaml", 8, 12)
     absent = loaded.fleet.document.place("spec", "tags", "team", 3)
     assert (absent.line, absent.column) == (7, 3)
+
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = [
+    document
+    for path in sorted((ROOT / "config").rglob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        -1,
+        3,
+        2**40,
+        1.5,
+        float("nan"),
+        "",
+        "x",
+        "A b",
+        "é" * 400,
+        [],
+        [None],
+        ["x"] * 99,
+        {},
+        {"x": 1},
+    ]
+)
+
+
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Give the path of every value below a value."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*path, key)
+            yield from paths(item, (*path, key))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(EXAMPLE), ODD)
+def test_any_odd_value_anywhere_is_worded_by_us_and_placed(data: Any, document: Any, odd: object) -> None:
+    document = copy.deepcopy(document)
+    *parents, last = data.draw(st.sampled_from(list(paths(document))))
+    parent = document
+    for part in parents:
+        parent = parent[part]
+    parent[last] = odd
+    text = yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+    lines = text.splitlines()
+    for finding in load_texts(text.encode()).findings:
+        if finding.rule == "HPF003":
+            continue
+        assert not finding.message.startswith(("Input should", "Value error"))
+        assert "Input should" not in finding.message
+        assert finding.place.line <= len(lines)
+        assert finding.place.column <= len(lines[finding.place.line - 1])

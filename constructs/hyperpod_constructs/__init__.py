@@ -1,4 +1,4 @@
-"""L3 CDK constructs for Amazon SageMaker HyperPod: EKS and Slurm clusters, network, storage, task governance."""
+"""L3 CDK constructs for Amazon SageMaker HyperPod: clusters, network, storage, task governance."""
 
 from ._cluster import TieredStorage
 from .control_plane import (

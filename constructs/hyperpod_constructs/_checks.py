@@ -12,7 +12,7 @@ _SHORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def check_name(what: str, value: str) -> None:
-    """Refuse what the API refuses as a cluster, group, quota or scheduler config name (1 to 63 characters)."""
+    """Refuse what the API refuses as a cluster, group, quota or scheduler config name (1 to 63 chars)."""
     if Token.is_unresolved(value):
         return
     if not 1 <= len(value) <= 63 or not _NAME.fullmatch(value):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -12,7 +13,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IDependable
 
-from ._acknowledge import acknowledge
+from ._acknowledge import acknowledge, acknowledge_iam
 from ._checks import check_range
 from .network import HyperPodNetworkBase
 
@@ -79,13 +80,13 @@ class NewEks:
         for name in self.addon_versions:
             if name not in BASE_ADDONS:
                 raise ValueError(
-                    f"addon_versions has {name!r}: the add-ons here are {', '.join(BASE_ADDONS)}; create others "
-                    "in your own stack"
+                    f"addon_versions has {name!r}: the add-ons here are {', '.join(BASE_ADDONS)}; create "
+                    "others in your own stack"
                 )
         if self.public_access_cidrs and not self.public_endpoint:
             raise ValueError(
-                f"public_access_cidrs {list(self.public_access_cidrs)!r} without a public endpoint: they would "
-                "mean nothing; remove them or set public_endpoint"
+                f"public_access_cidrs {list(self.public_access_cidrs)!r} without a public endpoint: they "
+                "would mean nothing; remove them or set public_endpoint"
             )
 
 
@@ -149,15 +150,15 @@ class EksControlPlane(Construct):
         self.public = eks.public_endpoint and not (isinstance(eks, NewEks) and eks.public_access_cidrs)
 
     def add_coredns(self, after: Sequence[IDependable]) -> None:
-        """Create the coredns add-on of a new cluster without system nodes: it is degraded until nodes exist."""
+        """Create coredns in a new cluster without system nodes; it is degraded until nodes exist."""
         if self._needs_coredns:
             self._addon("coredns", self._coredns_version, after)
 
     def _create(self, props: NewEks, name: str) -> eks.ICluster:
         if len(self._network.control_plane_subnet_ids) < 2:
             raise ValueError(
-                f"control_plane_subnet_ids {self._network.control_plane_subnet_ids!r}: an EKS control plane needs "
-                "subnets in at least 2 Availability Zones; add one"
+                f"control_plane_subnet_ids {self._network.control_plane_subnet_ids!r}: an EKS control plane "
+                "needs subnets in at least 2 Availability Zones; add one"
             )
         cluster = self._cluster(props, props.name or name)
         cluster.node.add_dependency(self._network)
@@ -172,7 +173,7 @@ class EksControlPlane(Construct):
             self._needs_coredns, self._coredns_version = True, versions.get("coredns")
         for i, arn in enumerate(props.admin_role_arns):
             self.foundation.append(admin_access(self, f"Admin{i}", cluster.cluster_name, arn))
-        return cluster
+        return cast(eks.ICluster, cluster)
 
     def _cluster(self, props: NewEks, name: str) -> eks.Cluster:
         key = kms.Key(
@@ -189,7 +190,7 @@ class EksControlPlane(Construct):
             assumed_by=iam.ServicePrincipal("eks.amazonaws.com"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonEKSClusterPolicy")],
         )
-        acknowledge(role, "IAM4", "AmazonEKSClusterPolicy is the policy EKS documents for its cluster role.")
+        acknowledge_iam(role, managed="This is the policy EKS documents for its cluster role.")
         vpc = self._network.vpc_for(self)
         cluster = eks.Cluster(
             self,
@@ -274,12 +275,12 @@ class EksControlPlane(Construct):
                 )
             ],
         )
-        acknowledge(role, "IAM4", "These are the policies EKS documents for managed nodes.")
+        acknowledge_iam(role, managed="These are the policies EKS documents for managed nodes.")
         subnets = self._network.node_subnet_ids
         nodes = eks.Nodegroup(
             self,
             "SystemNodes",
-            cluster=cluster,
+            cluster=cast(eks.ICluster, cluster),
             node_role=role,
             instance_types=[ec2.InstanceType(props.instance_type)],
             min_size=props.size,
@@ -332,10 +333,11 @@ def acknowledge_kubectl(scope: Construct) -> None:
     """Acknowledge what the CDK's kubectl provider under scope does."""
     for child in scope.node.find_all():
         if child.node.path.endswith("KubectlProvider") or child.node.id == "Kubectl":
-            acknowledge(
-                child, "IAM4", "The CDK's kubectl handler uses the basic Lambda and ECR read policies."
+            acknowledge_iam(
+                child,
+                managed="The CDK's kubectl handler uses the basic Lambda and ECR read policies.",
+                wildcards="The CDK's kubectl provider invokes any version of its own handler.",
             )
-            acknowledge(child, "IAM5", "The CDK's kubectl provider invokes any version of its own handler.")
             acknowledge(child, "L1", "The CDK pins the runtime of its kubectl handler.")
 
 

@@ -22,9 +22,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import custom_resources as cr
-from constructs import Construct
+from constructs import Construct, IDependable
 
-from ._acknowledge import acknowledge
+from ._acknowledge import acknowledge, acknowledge_iam
 from .control_plane import EksControlPlane, admin_access
 
 PINNED_COMMIT = "011ca927123e02b35a399935bbb3ab1905fe33c7"
@@ -85,8 +85,8 @@ class DependenciesChart:
         size = len(_json(values or {}))
         if size > _VALUES_LIMIT:
             raise ValueError(
-                f"values have {size} characters as JSON: the limit is {_VALUES_LIMIT}; use from_path with values "
-                "in the chart's values.yaml"
+                f"values have {size} characters as JSON: the limit is {_VALUES_LIMIT}; use from_path with "
+                "values in the chart's values.yaml"
             )
         return cls(source="pinned", commit=commit, repository=repository, values=values or {})
 
@@ -118,7 +118,7 @@ def check_chart(path: Path) -> None:
     manifest = path / "Chart.yaml"
     if not manifest.is_file():
         raise ValueError(f"chart {path}: it has no Chart.yaml; give the directory that holds it")
-    wanted = [one for one in yaml.safe_load(manifest.read_text("utf-8")).get("dependencies") or []]
+    wanted = yaml.safe_load(manifest.read_text("utf-8")).get("dependencies") or []
     present = {name for entry in sorted((path / "charts").glob("*")) if (name := _chart_name(entry))}
     missing = [one["name"] for one in wanted if not one.get("tags") and one["name"] not in present]
     if missing:
@@ -147,6 +147,9 @@ class HyperPodDependencies(Construct):
         control_plane: the cluster.
         chart: where the chart comes from.
 
+    Attributes:
+        installed: what the HyperPod cluster depends on; empty for DependenciesChart.none().
+
     Raises:
         ValueError: a pinned chart for a cluster whose endpoint the installer cannot reach, or a chart from a
             directory for a cluster without a kubectl layer.
@@ -156,29 +159,26 @@ class HyperPodDependencies(Construct):
         self, scope: Construct, construct_id: str, *, control_plane: EksControlPlane, chart: DependenciesChart
     ) -> None:
         super().__init__(scope, construct_id)
-        self.node.add_dependency(*control_plane.foundation)
+        self.installed: list[IDependable] = []
         if chart.source == "pinned":
             if not control_plane.public:
                 raise ValueError(
-                    "the pinned dependencies chart is installed from outside the VPC, but the EKS endpoint is "
-                    "private or limited to public_access_cidrs; use DependenciesChart.from_path"
+                    "the pinned dependencies chart is installed from outside the VPC, but the EKS endpoint "
+                    "is private or limited to public_access_cidrs; use DependenciesChart.from_path"
                 )
-            _PinnedChart(
-                self,
-                "Pinned",
-                cluster_name=control_plane.cluster_name,
-                cluster_arn=control_plane.cluster_arn,
-                chart=chart,
+            self.installed.append(
+                _PinnedChart(self, "Pinned", control_plane=control_plane, chart=chart).release
             )
         elif chart.path is not None:
-            self._helm(control_plane, chart, chart.path)
+            self.installed.append(self._helm(control_plane, chart, chart.path))
 
-    def _helm(self, control_plane: EksControlPlane, chart: DependenciesChart, path: Path) -> None:
+    def _helm(self, control_plane: EksControlPlane, chart: DependenciesChart, path: Path) -> IDependable:
         if control_plane.cluster.kubectl_provider is None:
             raise ValueError(
-                f"chart {path} needs kubectl and helm in a Lambda layer; set kubectl_layer on NewEks or ExistingEks"
+                f"chart {path} needs kubectl and helm in a Lambda layer; set kubectl_layer on NewEks or "
+                "ExistingEks"
             )
-        eks.HelmChart(
+        release = eks.HelmChart(
             self,
             "Chart",
             cluster=control_plane.cluster,
@@ -190,6 +190,8 @@ class HyperPodDependencies(Construct):
             wait=False,
             timeout=Duration.minutes(10),
         )
+        release.node.add_dependency(*control_plane.foundation)
+        return release
 
 
 class _PinnedChart(Construct):
@@ -200,16 +202,16 @@ class _PinnedChart(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster_name: str,
-        cluster_arn: str,
+        control_plane: EksControlPlane,
         chart: DependenciesChart,
     ) -> None:
         super().__init__(scope, construct_id)
-        project = self._project(cluster_arn)
+        cluster_name = control_plane.cluster_name
+        project = self._project(control_plane.cluster_arn)
         role = project.role
         assert role is not None
         access = admin_access(self, "Access", cluster_name, role.role_arn)
-        resource = CustomResource(
+        self.release = CustomResource(
             self,
             "Release",
             service_token=self._provider(project).service_token,
@@ -226,7 +228,7 @@ class _PinnedChart(Construct):
                 },
             },
         )
-        resource.node.add_dependency(access, role)
+        self.release.node.add_dependency(access, *control_plane.foundation)
 
     def _project(self, cluster_arn: str) -> codebuild.Project:
         group = logs.LogGroup(
@@ -248,7 +250,7 @@ class _PinnedChart(Construct):
                 )
             },
         )
-        acknowledge(role, "IAM5", "The wildcard is the suffix for the streams of exactly one log group.")
+        acknowledge_iam(role, wildcards="The suffix names the streams of exactly one log group.")
         project = codebuild.Project(
             self,
             "Project",
@@ -277,9 +279,12 @@ class _PinnedChart(Construct):
             query_interval=Duration.seconds(15),
             total_timeout=Duration.minutes(30),
         )
-        reason = "The CDK's provider framework: basic Lambda policy, any version of the two handlers, its own runtime."
-        for rule in ("IAM4", "IAM5", "L1"):
-            acknowledge(provider, rule, reason)
+        acknowledge_iam(
+            provider,
+            managed="The CDK's provider framework uses the basic Lambda policy.",
+            wildcards="The CDK's provider framework invokes any version of these two handlers.",
+        )
+        acknowledge(provider, "L1", "The CDK pins the runtime of its provider framework.")
         for rule in ("SF1", "SF2"):
             acknowledge(provider, rule, "The CDK's waiter only polls; the build has its own log.")
         return provider
@@ -298,12 +303,12 @@ class _PinnedChart(Construct):
                 )
             },
         )
-        acknowledge(role, "IAM4", "The basic Lambda policy only writes the function's own log.")
+        acknowledge_iam(role, managed="The basic Lambda policy only writes the function's own log.")
         return lambda_.Function(
             self,
             name,
             description=f"HyperPod dependencies chart: {name}",
-            runtime=lambda_.Runtime.PYTHON_3_13,
+            runtime=lambda_.Runtime.PYTHON_3_14,
             handler=f"chart_build.{name}",
             code=lambda_.Code.from_asset(str(_HANDLERS), exclude=["__pycache__", "*.pyc"]),
             role=role,
@@ -317,7 +322,8 @@ def _build_spec() -> dict[str, Any]:
         "git -C source checkout -q FETCH_HEAD",
         f"./helm dependency update source/{_CHART_PATH}",
         "printf '%s' \"$VALUES\" > values.json",
-        f'./helm upgrade --install "$RELEASE" source/{_CHART_PATH} --namespace "$NAMESPACE" --values values.json',
+        f'./helm upgrade --install "$RELEASE" source/{_CHART_PATH} --namespace "$NAMESPACE" '
+        "--values values.json",
     ]
     uninstall = './helm uninstall "$RELEASE" --namespace "$NAMESPACE" --ignore-not-found'
     return {

@@ -111,7 +111,7 @@ class HyperPodEksCluster(Construct):
         autoscaler = AutoscalerRole(self, "AutoscalerRole") if karpenter and not cluster_role_arn else None
         self.cluster = parts.build(
             orchestrator=_orchestrator(control_plane.cluster_arn),
-            after=[*control_plane.foundation, chart, *([autoscaler] if autoscaler else [])],
+            after=[*control_plane.foundation, *chart.installed, *([autoscaler] if autoscaler else [])],
             auto_scaling=_karpenter() if karpenter else None,
             cluster_role=autoscaler.role.role_arn if autoscaler else cluster_role_arn,
         )
@@ -135,8 +135,8 @@ def _check_groups(groups: Sequence[InstanceGroup]) -> None:
     for group in groups:
         if group.slurm is not None:
             raise ValueError(
-                f"group {group.name!r} has slurm node_type {group.slurm.node_type!r}: an EKS cluster refuses it; "
-                "remove it or use HyperPodSlurmCluster"
+                f"group {group.name!r} has slurm node_type {group.slurm.node_type!r}: an EKS cluster refuses "
+                "it; remove it or use HyperPodSlurmCluster"
             )
 
 
@@ -145,14 +145,14 @@ def _check_restricted(
 ) -> None:
     if groups and (mode is not None or karpenter):
         raise ValueError(
-            f"restricted group {groups[0].name!r} with node_provisioning_mode {mode!r}, karpenter {karpenter}: "
-            "HyperPod allows neither; set node_provisioning_mode=None and karpenter=False"
+            f"restricted group {groups[0].name!r} with node_provisioning_mode {mode!r}, karpenter "
+            f"{karpenter}: HyperPod allows neither; set node_provisioning_mode=None and karpenter=False"
         )
 
 
 def _check_karpenter(karpenter: bool, mode: ProvisioningMode | None, recovery: str) -> None:
     if karpenter and (mode != "Continuous" or recovery != "Automatic"):
         raise ValueError(
-            f"karpenter with node_provisioning_mode {mode!r}, node_recovery {recovery!r}: it needs 'Continuous' "
-            "and 'Automatic'; set both"
+            f"karpenter with node_provisioning_mode {mode!r}, node_recovery {recovery!r}: it needs "
+            "'Continuous' and 'Automatic'; set both"
         )

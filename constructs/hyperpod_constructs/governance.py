@@ -257,8 +257,8 @@ class TaskGovernance(Construct):
 
         Args:
             quota: the quota.
-            scope: where its resource lies. None: here. Another stack, when a stack's 500 resources do not hold
-                all teams; that stack then depends on this one.
+            scope: where its resource lies. None: here. Another stack, when a stack's 500 resources do not
+                hold all teams; that stack then depends on this one.
 
         Raises:
             ValueError: a quota of this name or team is there already.

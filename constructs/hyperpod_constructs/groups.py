@@ -5,7 +5,7 @@ Field names are the API's own in snake case; ranges are those of the botocore sa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from aws_cdk import CfnTag
 from aws_cdk import aws_sagemaker as sagemaker
@@ -24,7 +24,7 @@ class EbsVolume:
     """An EBS volume of each instance of a group.
 
     Args:
-        volume_size_in_gb: 1 to 16384 GB.
+        volume_size_in_gb: 1 to 16384 GB. None on the root volume, whose size the service decides.
         volume_kms_key_id: KMS key for the volume. None: the service's key.
         root_volume: True configures the root volume, False (default) adds one at /opt/sagemaker.
 
@@ -32,11 +32,16 @@ class EbsVolume:
         ValueError: the size is out of range.
     """
 
-    volume_size_in_gb: int
+    volume_size_in_gb: int | None = None
     volume_kms_key_id: str | None = None
     root_volume: bool = False
 
     def __post_init__(self) -> None:
+        if (self.volume_size_in_gb is None) != self.root_volume:
+            raise ValueError(
+                f"volume_size_in_gb {self.volume_size_in_gb!r} with root_volume {self.root_volume}: an extra "
+                "volume needs a size and the root volume takes none; set one of them"
+            )
         check_range("volume_size_in_gb", self.volume_size_in_gb, 1, 16384)
 
 
@@ -135,8 +140,8 @@ class SlurmGroup:
         check_length("partition_names", self.partition_names, 0, 1)
         if self.partition_names and self.node_type != "Compute":
             raise ValueError(
-                f"partition {self.partition_names[0]!r} on node type {self.node_type}: partitions can only be "
-                "assigned to Compute node types; move it to a Compute group"
+                f"partition {self.partition_names[0]!r} on node type {self.node_type}: partitions can only "
+                "be assigned to Compute node types; move it to a Compute group"
             )
 
 
@@ -291,8 +296,8 @@ class InstanceGroup:
         check_storage(self.name, self.storage)
         if self.taints and self.on_start_deep_health_checks:
             raise ValueError(
-                f"group {self.name!r} has taint {self.taints[0].key!r} and deep health checks: HyperPod allows "
-                "only one of them; remove the taints or the checks"
+                f"group {self.name!r} has taint {self.taints[0].key!r} and deep health checks: HyperPod "
+                "allows only one of them; remove the taints or the checks"
             )
 
     def _check_counts(self) -> None:
@@ -324,7 +329,8 @@ class RestrictedLustre:
 
 @dataclass(frozen=True, kw_only=True)
 class RestrictedInstanceGroup:
-    """A restricted instance group (for Amazon Nova customization); EKS only, not with Continuous or Karpenter.
+    """A restricted instance group (for Amazon Nova customization); EKS only, not with Continuous or
+    Karpenter.
 
     Args: as of InstanceGroup, which it resembles; `environment_lustre` is the group's own storage. A
     restricted group has no minimum count and no lifecycle script.
@@ -543,19 +549,20 @@ def _vpc(override: VpcOverride | None) -> sagemaker.CfnCluster.VpcConfigProperty
     )
 
 
-def _batch(size: BatchSize | None) -> sagemaker.CfnCluster.CapacitySizeConfigProperty | None:
-    return sagemaker.CfnCluster.CapacitySizeConfigProperty(type=size.type, value=size.value) if size else None
+def _batch(size: BatchSize) -> sagemaker.CfnCluster.CapacitySizeConfigProperty:
+    return sagemaker.CfnCluster.CapacitySizeConfigProperty(type=size.type, value=size.value)
 
 
 def _deployment(deployment: Deployment | None) -> sagemaker.CfnCluster.DeploymentConfigProperty | None:
     if deployment is None:
         return None
     cluster = sagemaker.CfnCluster
-    rolling: Any = None
+    rolling = None
+    rollback = deployment.rollback_maximum_batch_size
     if deployment.maximum_batch_size:
         rolling = cluster.RollingUpdatePolicyProperty(
             maximum_batch_size=_batch(deployment.maximum_batch_size),
-            rollback_maximum_batch_size=_batch(deployment.rollback_maximum_batch_size),
+            rollback_maximum_batch_size=_batch(rollback) if rollback else None,
         )
     alarms = [cluster.AlarmDetailsProperty(alarm_name=name) for name in deployment.auto_rollback_alarms]
     return cluster.DeploymentConfigProperty(

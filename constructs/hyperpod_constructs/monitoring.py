@@ -135,7 +135,7 @@ class HyperPodMonitoring(Construct):
     def _pending(self, cluster: str, threshold: int, actions: Sequence[str]) -> cloudwatch.CfnAlarm:
         # A query, because an alarm cannot SEARCH and the metric's other dimensions are the agent's own.
         query = (
-            f"SELECT SUM(kueue_pending_workloads) FROM \"ContainerInsights\" WHERE ClusterName = '{cluster}'"
+            f"SELECT SUM(kueue_pending_workloads) FROM \"ContainerInsights\" WHERE ClusterName = '{cluster}'"  # noqa: S608 (Metrics Insights, not a database)
         )
         return cloudwatch.CfnAlarm(
             self,

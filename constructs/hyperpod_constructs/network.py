@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from ._acknowledge import acknowledge
+from ._acknowledge import acknowledge_iam
 from ._checks import check_length, check_range
 
 CLOSED_NETWORK_ENDPOINTS = (
@@ -137,17 +137,17 @@ class ExistingNetwork(HyperPodNetworkBase):
 class HyperPodNetwork(HyperPodNetworkBase):
     """A new VPC for one HyperPod cluster.
 
-    The lower part of the CIDR goes to large private node subnets (half of it when node_subnet_count is 1), the
-    upper part to /28 subnets of the EKS control plane and of the NAT gateway. A p5.48xlarge instance takes 81
-    addresses on EKS and 32 on Slurm, so a /16 with one node subnet holds 404 of them on EKS.
+    The lower part of the CIDR goes to large private node subnets (half of it when node_subnet_count is 1),
+    the upper part to /28 subnets of the EKS control plane and of the NAT gateway. A p5.48xlarge instance
+    takes 81 addresses on EKS and 32 on Slurm, so a /16 with one node subnet holds 404 of them on EKS.
 
     Args:
         cidr: IPv4 block, /16 to /24.
         availability_zones: names (`us-east-1a`) or ids (`use1-az1`, as training plans state them). None: the
             first control_plane_zones zones of wherever the stack is deployed, without a lookup.
         control_plane_zones: number of zones when availability_zones is None, 2 to 4.
-        node_subnet_count: number of zones, from the first, that get a node subnet. Keep 1 for EFA: its traffic
-            stays in one zone.
+        node_subnet_count: number of zones, from the first, that get a node subnet. Keep 1 for EFA: its
+            traffic stays in one zone.
         nat_gateway: whether nodes reach the internet. False: interface endpoints take its place.
         interface_endpoints: short names of AWS services (`ecr.api`). None: none with a NAT gateway, and
             CLOSED_NETWORK_ENDPOINTS without. The S3 gateway endpoint always exists.
@@ -333,10 +333,9 @@ class HyperPodNetwork(HyperPodNetworkBase):
                 )
             },
         )
-        acknowledge(
+        acknowledge_iam(
             role,
-            "IAM5",
-            "The wildcard is CloudWatch Logs' own suffix for the streams of exactly one log group.",
+            wildcards="The wildcard is CloudWatch Logs' own suffix for the streams of exactly one log group.",
         )
         ec2.CfnFlowLog(
             self,
@@ -354,7 +353,8 @@ def _split(
 ) -> tuple[list[ipaddress.IPv4Network], Iterator[ipaddress.IPv4Network]]:
     """Split a VPC block into equal node blocks, and the rest into /28 blocks.
 
-    The VPC is cut into the smallest power of two of blocks that leaves at least one over for the small subnets.
+    The VPC is cut into the smallest power of two of blocks that leaves at least one over for the small
+    subnets.
     """
     try:
         network = ipaddress.IPv4Network(cidr)

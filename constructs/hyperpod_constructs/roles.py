@@ -12,7 +12,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from ._acknowledge import acknowledge
+from ._acknowledge import acknowledge_iam
 
 _ENI_WRITES = (
     "ec2:AttachNetworkInterface",
@@ -82,16 +82,11 @@ class NodeRole(Construct):
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in managed],
             inline_policies={"hyperpod": iam.PolicyDocument(statements=statements)},
         )
-        acknowledge(
+        acknowledge_iam(
             self.role,
-            "IAM4",
-            "AmazonSageMakerClusterInstanceRolePolicy is the policy HyperPod documents for instances.",
-        )
-        acknowledge(
-            self.role,
-            "IAM5",
-            "The EC2 and ECR actions HyperPod documents for instances have no resource known before the network "
-            "interfaces exist, or take none; script buckets are read below one bucket.",
+            managed="These are the policies HyperPod documents for instances.",
+            wildcards="The EC2 and ECR actions HyperPod documents have no resource known before the "
+            "network interfaces exist, or take none; script buckets are read below one bucket.",
         )
 
     @property
@@ -122,10 +117,9 @@ class AutoscalerRole(Construct):
             assumed_by=iam.ServicePrincipal("hyperpod.sagemaker.amazonaws.com"),
             inline_policies={"autoscaling": iam.PolicyDocument(statements=[nodes, keys])},
         )
-        acknowledge(
+        acknowledge_iam(
             self.role,
-            "IAM5",
-            "The cluster's ARN has a random id that is not known before the cluster, which needs this role.",
+            wildcards="The cluster's ARN is not known before the cluster, which needs this role.",
         )
 
 

@@ -10,7 +10,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_deployment as s3_deployment
 from constructs import Construct
 
-from ._acknowledge import acknowledge
+from ._acknowledge import acknowledge, acknowledge_iam
 from .groups import InstanceGroup, Lifecycle
 
 _PACKAGED = Path(__file__).parent / "lifecycle"
@@ -24,8 +24,8 @@ def packaged_scripts(orchestrator: Literal["eks", "slurm"]) -> Path:
 class LifecycleScripts(Construct):
     """Upload a directory of lifecycle scripts to a bucket of its own.
 
-    HyperPod copies everything under SourceS3Uri to each instance, so a file asset will not do: its prefix would
-    be the whole bootstrap bucket. A directory asset is a zip, which HyperPod does not unpack. Hence a
+    HyperPod copies everything under SourceS3Uri to each instance, so a file asset will not do: its prefix
+    would be the whole bootstrap bucket. A directory asset is a zip, which HyperPod does not unpack. Hence a
     BucketDeployment into a bucket of our own. The bucket's name begins with `sagemaker-` because the managed
     instance policy reads only such buckets. The prefix is the hash of the scripts, so that a changed script
     changes the cluster's property and new instances take it; earlier prefixes stay until the stack goes, so
@@ -71,9 +71,10 @@ class LifecycleScripts(Construct):
         """Acknowledge what the CDK's own singleton handler does."""
         for child in Stack.of(self).node.children:
             if child.node.id.startswith("Custom::CDKBucketDeployment"):
-                acknowledge(child, "IAM4", "The CDK's BucketDeployment handler uses the basic Lambda policy.")
-                acknowledge(
-                    child, "IAM5", "The CDK's BucketDeployment handler reads assets and writes one bucket."
+                acknowledge_iam(
+                    child,
+                    managed="The CDK's BucketDeployment handler uses the basic Lambda policy.",
+                    wildcards="The CDK's BucketDeployment handler reads assets and writes one bucket.",
                 )
                 acknowledge(child, "L1", "The CDK pins the runtime of its BucketDeployment handler.")
 
@@ -99,8 +100,8 @@ def check_scripts(directory: Path) -> str:
 def _check_script(path: Path, content: bytes) -> None:
     if path.name == "provisioning_parameters.json":
         raise ValueError(
-            f"{path}: HyperPod refuses this file together with a Slurm orchestrator config; remove it and use "
-            "the groups' slurm field"
+            f"{path}: HyperPod refuses this file together with a Slurm orchestrator config; remove it and "
+            "use the groups' slurm field"
         )
     if path.suffix != ".sh":
         return

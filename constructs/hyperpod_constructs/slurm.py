@@ -38,8 +38,7 @@ class HyperPodSlurmCluster(Construct):
     """A HyperPod cluster orchestrated by Slurm, continuously provisioned by default.
 
     The AMI sets Slurm up and then runs `on_init_complete.sh` (extended mode). No
-    `provisioning_parameters.json` and no SlurmConfigStrategy is ever emitted: HyperPod refuses the first
-    together with Slurm groups, and the second together with continuous provisioning.
+    `provisioning_parameters.json` is ever uploaded: HyperPod refuses it together with Slurm groups.
 
     Args:
         cluster_name: 1 to 63 letters, digits and hyphens; a change replaces the cluster.
@@ -48,6 +47,8 @@ class HyperPodSlurmCluster(Construct):
         node_provisioning_mode: `Continuous`, or None for all-or-nothing. Cannot change later.
         node_recovery: `Automatic` replaces or reboots faulty instances; `None` only labels them.
         shared_storage: file systems mounted on every group, such as `LustreFileSystem(...).mount()`.
+        slurm_config_strategy: how HyperPod treats changes of slurm.conf that are not its own; only without
+            continuous provisioning, which always merges.
         accounting_database: for `sacct`. None: no accounting.
         lifecycle: set-up of groups that name none.
         lifecycle_directory: your own scripts. None: this library's.
@@ -75,6 +76,7 @@ class HyperPodSlurmCluster(Construct):
         node_provisioning_mode: ProvisioningMode | None = "Continuous",
         node_recovery: Literal["Automatic", "None"] = "Automatic",
         shared_storage: Sequence[Storage] = (),
+        slurm_config_strategy: Literal["Overwrite", "Managed", "Merge"] | None = None,
         accounting_database: AccountingDatabase | None = None,
         lifecycle: Lifecycle = Lifecycle(mode="OnInitComplete"),  # noqa: B008 (frozen)
         lifecycle_directory: Path | None = None,
@@ -88,6 +90,11 @@ class HyperPodSlurmCluster(Construct):
             raise ValueError(
                 f"accounting_database {accounting_database.endpoint!r} without continuous provisioning: only "
                 "node_provisioning_mode 'Continuous' takes it; set the mode or remove it"
+            )
+        if slurm_config_strategy and node_provisioning_mode == "Continuous":
+            raise ValueError(
+                f"slurm_config_strategy {slurm_config_strategy!r} with continuous provisioning, which always "
+                "merges: remove it"
             )
         spec = ClusterSpec(
             cluster_name=cluster_name,
@@ -107,12 +114,16 @@ class HyperPodSlurmCluster(Construct):
             secret_arns=[accounting_database.secret_arn] if accounting_database else [],
         )
         parts = ClusterParts(self, "HyperPod", spec=spec)
-        self.cluster = parts.build(orchestrator=_orchestrator(accounting_database), after=[])
+        self.cluster = parts.build(
+            orchestrator=_orchestrator(accounting_database, slurm_config_strategy), after=[]
+        )
         self.cluster_arn = self.cluster.attr_cluster_arn
         self.cluster_name = cluster_name
 
 
-def _orchestrator(database: AccountingDatabase | None) -> sagemaker.CfnCluster.OrchestratorProperty:
+def _orchestrator(
+    database: AccountingDatabase | None, strategy: str | None
+) -> sagemaker.CfnCluster.OrchestratorProperty:
     cluster = sagemaker.CfnCluster
     accounting = (
         cluster.ClusterAccountingDatabaseProperty(
@@ -125,7 +136,9 @@ def _orchestrator(database: AccountingDatabase | None) -> sagemaker.CfnCluster.O
         else None
     )
     return cluster.OrchestratorProperty(
-        slurm=cluster.ClusterOrchestratorSlurmConfigProperty(accounting_database=accounting)
+        slurm=cluster.ClusterOrchestratorSlurmConfigProperty(
+            accounting_database=accounting, slurm_config_strategy=strategy
+        )
     )
 
 
@@ -134,8 +147,8 @@ def _check_slurm(groups: Sequence[InstanceGroup]) -> None:
     if len(controllers) != 1 or controllers[0].instance_count != 1:
         found = {group.name: group.instance_count for group in controllers}
         raise ValueError(
-            f"Controller groups {found}: a Slurm cluster has exactly one, with instance_count 1; fix node_type "
-            "or the count"
+            f"Controller groups {found}: a Slurm cluster has exactly one, with instance_count 1; fix "
+            "node_type or the count"
         )
     for group in groups:
         if group.slurm is None:

@@ -20,6 +20,7 @@ class LustreFileSystem(Construct):
         network: where it lies.
         storage_capacity_in_gib: 1200, or a multiple of 2400 GiB.
         per_unit_storage_throughput: 125, 250, 500 or 1000 MB/s per TiB.
+        data_compression: how data is compressed at rest.
         removal_policy: RETAIN (default) keeps the data when the stack goes.
         kms_key_id: key for the data. None: the service's key.
 
@@ -35,6 +36,7 @@ class LustreFileSystem(Construct):
         network: HyperPodNetworkBase,
         storage_capacity_in_gib: int = 1200,
         per_unit_storage_throughput: Literal[125, 250, 500, 1000] = 250,
+        data_compression: Literal["LZ4", "NONE"] = "LZ4",
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         kms_key_id: str | None = None,
     ) -> None:
@@ -42,12 +44,12 @@ class LustreFileSystem(Construct):
         size = storage_capacity_in_gib
         if size != 1200 and (size < 2400 or size % 2400):
             raise ValueError(
-                f"storage_capacity_in_gib is {size}: FSx for Lustre offers 1200 or multiples of 2400; round it"
+                f"storage_capacity_in_gib is {size}: FSx for Lustre offers 1200 or multiples of 2400; round"
             )
         if per_unit_storage_throughput not in (125, 250, 500, 1000):
             raise ValueError(
-                f"per_unit_storage_throughput is {per_unit_storage_throughput}: FSx offers 125, 250, 500 and 1000 "
-                "MB/s per TiB; choose one"
+                f"per_unit_storage_throughput is {per_unit_storage_throughput}: FSx offers 125, 250, 500 and "
+                "1000 MB/s per TiB; choose one"
             )
         self.file_system = fsx.CfnFileSystem(
             self,
@@ -62,7 +64,7 @@ class LustreFileSystem(Construct):
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type="PERSISTENT_2",
                 per_unit_storage_throughput=per_unit_storage_throughput,
-                data_compression_type="LZ4",
+                data_compression_type=data_compression,
             ),
             tags=[CfnTag(key="Name", value=self.node.path)],
         )
@@ -108,8 +110,7 @@ class OpenZfsFileSystem(Construct):
         check_range("storage_capacity_in_gib", storage_capacity_in_gib, 64, 524288)
         if throughput_in_mbps not in self.THROUGHPUTS:
             raise ValueError(
-                f"throughput_in_mbps is {throughput_in_mbps}: FSx for OpenZFS offers {list(self.THROUGHPUTS)}; "
-                "choose one"
+                f"throughput_in_mbps is {throughput_in_mbps}: FSx offers {list(self.THROUGHPUTS)}; choose one"
             )
         self.file_system = fsx.CfnFileSystem(
             self,

@@ -1,7 +1,8 @@
 """Custom resource that installs a Helm chart by a CodeBuild build and waits for the build's end.
 
 The resource's properties: Project, ClusterName, Release, Namespace, and the build's other variables under
-Variables. A build that ends in anything but success fails the resource, with the reason and the log's address.
+Variables. A build that ends in anything but success fails the resource, with the reason and the log's
+address.
 """
 
 from typing import Any

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperpod_governance.review import review
-
 from hyperpod_config import assets
 from hyperpod_config.findings import Finding, Severity
 from hyperpod_config.load import load
 from hyperpod_governance.model import ResolvedFleet
+from hyperpod_governance.review import review
 
 
 @dataclass(frozen=True, slots=True)

@@ -476,7 +476,6 @@ class NodeGroup(Model):
         Field(None, description="Flexible training plan that pays for the group.")
     )
     override_vpc_config: VpcOverride | None = Field(None, description="Other subnets for this group.")
-    scheduled_update_config: ScheduledUpdateConfig | None = Field(None, description="Scheduled AMI updates.")
 
 
 class InstanceGroup(NodeGroup):
@@ -495,6 +494,8 @@ class InstanceGroup(NodeGroup):
     slurm_config: SlurmConfig | None = Field(None, description="Part in a Slurm cluster.")
     capacity_requirements: CapacityRequirements | None = Field(None, description="Spot or on-demand.")
     network_interface: NetworkInterface | None = Field(None, description="EFA interface.")
+    # CloudFormation has no scheduled updates of restricted groups yet, so only ordinary groups have this field.
+    scheduled_update_config: ScheduledUpdateConfig | None = Field(None, description="Scheduled AMI updates.")
     image_id: Annotated[str, StringConstraints(pattern=r"^(ami-[0-9a-fA-F]{8,17}|default)$")] | None = Field(
         None, description="AMI, or default."
     )

@@ -23,12 +23,12 @@ def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
     """
     for cluster in fleet.clusters:
         network = NetworkStack(scope, fleet, cluster).network
-        hyperpod_cluster = ClusterStack(scope, fleet, cluster, network, directory).eks
+        stack = ClusterStack(scope, fleet, cluster, network, directory)
         if cluster.governance is not None:
-            assert hyperpod_cluster is not None  # a rule refuses governance on Slurm
-            _add_governance(scope, fleet, cluster, hyperpod_cluster)
+            assert stack.eks is not None  # a rule refuses governance on Slurm
+            _add_governance(scope, fleet, cluster, stack.eks)
         if cluster.config.spec.monitoring.state == "Enabled":
-            MonitoringStack(scope, fleet, cluster, hyperpod_cluster)
+            MonitoringStack(scope, fleet, cluster, stack)
 
 
 def _add_governance(

@@ -72,7 +72,6 @@ def restricted_groups(cluster: ResolvedCluster, mounts: Mounts) -> list[props.Re
             on_start_deep_health_checks=tuple(group.on_start_deep_health_checks or ()),
             training_plan_arn=group.training_plan_arn,
             override_vpc=_vpc(group.override_vpc_config),
-            scheduled_update=_scheduled(group.scheduled_update_config),
             environment_lustre=_lustre(
                 group.environment_config.fsx_lustre_config if group.environment_config else None
             ),

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# CloudFormation takes 500 resources in a stack. A team is one quota and its access entries (2 each are planned
-# for); the rest of the stack needs about 40. Helm's own limit (a release of 1 MiB) is at about 2,000 teams.
+# CloudFormation takes 500 resources in a stack. A team is one quota and its access entries (on average two at
+# most); the rest of the stack needs about 40. Helm's own limit (a release of 1 MiB) is at about 2,000 teams.
 TEAMS_PER_STACK = 200
 
 

@@ -61,6 +61,7 @@ class ClusterStack(FleetStack):
 
     Attributes:
         eks: The construct of an EKS cluster, None for Slurm.
+        cluster_arn: ARN of the HyperPod cluster.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class ClusterStack(FleetStack):
             resource = self.eks.cluster
         else:
             resource = self._slurm(members).cluster
+        self.cluster_arn = resource.attr_cluster_arn
         resource.node.add_dependency(*scripts.values())
 
     def _file_systems(self) -> groups.Mounts:
@@ -311,14 +313,16 @@ class MonitoringStack(FleetStack):
         scope: Construct,
         fleet: ResolvedFleet,
         cluster: ResolvedCluster,
-        hyperpod_cluster: hyperpod.HyperPodEksCluster | None,
+        cluster_stack: ClusterStack,
     ) -> None:
         super().__init__(scope, fleet, cluster, "monitoring")
+        eks_cluster = cluster_stack.eks
         hyperpod.HyperPodMonitoring(
             self,
             "Monitoring",
             cluster_name=cluster.aws_name,
-            eks_cluster_name=hyperpod_cluster.eks_cluster_name if hyperpod_cluster else None,
+            cluster_arn=cluster_stack.cluster_arn,
+            eks_cluster_name=eks_cluster.eks_cluster_name if eks_cluster else None,
             install_addon=_insights(cluster),
             alarm_actions=cluster.config.spec.monitoring.alarm_topic_arns,
         )

@@ -75,5 +75,6 @@ def _check(name: str, files: Mapping[str, str]) -> None:
     size = release_bytes(files)
     if size > MAX_RELEASE_BYTES * 0.9:
         raise ChartTooLargeError(
-            f"chart {name}: a release of about {size} bytes, Helm takes {MAX_RELEASE_BYTES}"
+            f"chart {name}: a release of about {size} bytes, Helm takes {MAX_RELEASE_BYTES}; "
+            "spread the teams over more stacks (teamStacks of the cluster's governance)"
         )

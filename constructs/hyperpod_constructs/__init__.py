@@ -8,6 +8,7 @@ from .control_plane import (
     ExistingEks,
     NewEks,
     SystemNodeGroup,
+    acknowledge_kubectl,
 )
 from .dependencies import PINNED_COMMIT, DependenciesChart, HyperPodDependencies
 from .eks import HyperPodEksCluster
@@ -92,5 +93,6 @@ __all__ = [
     "TaskGovernance",
     "TieredStorage",
     "VpcOverride",
+    "acknowledge_kubectl",
     "packaged_scripts",
 ]

@@ -330,13 +330,19 @@ def admin_access(scope: Construct, construct_id: str, cluster_name: str, role_ar
 
 
 def acknowledge_kubectl(scope: Construct) -> None:
-    """Acknowledge what the CDK's kubectl provider under scope does."""
+    """Accept what the CDK's kubectl handler may do, for cdk-nag.
+
+    Each chart from a directory lets the handler read its asset, so call this after the last chart.
+
+    Args:
+        scope: the construct under which the handler lies, such as a HyperPodEksCluster.
+    """
     for child in scope.node.find_all():
         if child.node.path.endswith("KubectlProvider") or child.node.id == "Kubectl":
             acknowledge_iam(
                 child,
                 managed="The CDK's kubectl handler uses the basic Lambda and ECR read policies.",
-                wildcards="The CDK's kubectl provider invokes any version of its own handler.",
+                wildcards="The CDK's kubectl handler reads chart assets; any version of it is invoked.",
             )
             acknowledge(child, "L1", "The CDK pins the runtime of its kubectl handler.")
 

@@ -25,7 +25,7 @@ from aws_cdk import custom_resources as cr
 from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge, acknowledge_iam
-from .control_plane import EksControlPlane, admin_access
+from .control_plane import EksControlPlane, acknowledge_kubectl, admin_access
 
 PINNED_COMMIT = "011ca927123e02b35a399935bbb3ab1905fe33c7"
 """Commit of aws/sagemaker-hyperpod-cli (2026-06-22) with version 0.1.0 of the chart."""
@@ -191,6 +191,7 @@ class HyperPodDependencies(Construct):
             timeout=Duration.minutes(10),
         )
         release.node.add_dependency(*control_plane.foundation)
+        acknowledge_kubectl(control_plane)
         return release
 
 

@@ -1,0 +1,27 @@
+"""Stacks of an app that is not ours, synthesized once."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The app stands by itself, as a user's would; it is also run as a script.
+sys.path.insert(0, str(Path(__file__).parent))
+
+Template = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def templates() -> dict[str, Template]:
+    """Return the template of each stack of `someone_elses_app` by its name."""
+    import aws_cdk  # noqa: PLC0415 (starts Node)
+    import someone_elses_app  # noqa: PLC0415
+
+    app = aws_cdk.App()
+    someone_elses_app.build(app)
+    assembly = app.synth()
+    # A lookup would need credentials and make the template depend on the account.
+    assert "missing" not in json.loads((Path(assembly.directory) / "manifest.json").read_text())
+    return {stack.stack_name: stack.template for stack in assembly.stacks}

@@ -34,11 +34,9 @@ def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
 def _add_governance(
     scope: Construct, fleet: ResolvedFleet, cluster: ResolvedCluster, hyperpod_cluster: HyperPodEksCluster
 ) -> None:
-    governance, config = cluster.governance, cluster.config.spec.governance
-    assert governance is not None
-    assert config is not None
-    shards = team_shards((space.team for space in governance.namespaces), config.team_stacks)
-    if governance.owner == "sagemaker":
+    assert cluster.governance is not None
+    shards = team_shards(cluster)
+    if cluster.governance.owner == "sagemaker":
         stack: GovernanceStack | None = None
         for shard in shards:
             current = GovernanceStack(scope, fleet, cluster, hyperpod_cluster, shard, stack)

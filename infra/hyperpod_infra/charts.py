@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aws_cdk import Duration
@@ -13,7 +13,7 @@ from constructs import Construct, IDependable
 
 from hyperpod_config.model import Kueue
 from hyperpod_governance.model import ResolvedCluster
-from hyperpod_k8s import helm, manager
+from hyperpod_k8s import manager
 
 NAMESPACE = "hyperpod-fleet"
 """Namespace that holds the releases' records; the objects have namespaces of their own."""
@@ -46,19 +46,11 @@ def install_kueue(scope: Construct, cluster: ResolvedCluster, eks_cluster: eks.I
 def install_objects(
     scope: Construct,
     release: str,
-    cluster: ResolvedCluster,
+    files: Mapping[str, str],
     eks_cluster: eks.ICluster,
-    *,
-    teams: Collection[str],
-    shared: bool,
     after: Sequence[IDependable],
 ) -> eks.HelmChart:
-    """Install the objects of some teams, or those that all share, as a chart of our own.
-
-    Raises:
-        ChartTooLargeError: Helm could not hold the release.
-    """
-    files = helm.helm_chart(cluster, release, teams, shared)
+    """Install a chart of our own, given as text by relative path, after what it refers to."""
     with tempfile.TemporaryDirectory() as directory:
         for name, text in files.items():
             path = Path(directory, name)

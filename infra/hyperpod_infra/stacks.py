@@ -20,6 +20,7 @@ from hyperpod_governance import naming, service
 from hyperpod_governance.model import ComputeQuotaResource, Namespace, ResolvedCluster, ResolvedFleet
 from hyperpod_infra import charts, groups
 from hyperpod_infra.shards import Shard
+from hyperpod_k8s import helm
 
 
 class FleetStack(Stack):
@@ -218,10 +219,8 @@ class GovernanceStack(FleetStack):
         charts.install_objects(
             self,
             naming.release(shard.index),
-            cluster,
+            shard.chart,
             hyperpod_cluster.eks_cluster,
-            teams=shard.teams,
-            shared=first is None,
             # The service makes a team's namespace with its quota; a role binding before that has no place.
             after=[self.task_governance, *quotas],
         )
@@ -285,24 +284,15 @@ class QueuesStack(FleetStack):
         eks_cluster = hyperpod_cluster.eks_cluster
         self.shared: IDependable = first.shared if first else self._shared(eks_cluster)
         _access_entries(self, hyperpod_cluster.eks_cluster_name, cluster.governance.namespaces, shard)
-        charts.install_objects(
-            self,
-            naming.release(shard.index),
-            cluster,
-            eks_cluster,
-            teams=shard.teams,
-            shared=False,
-            after=[self.shared],
-        )
+        charts.install_objects(self, naming.release(shard.index), shard.chart, eks_cluster, [self.shared])
 
     def _shared(self, eks_cluster: eks.ICluster) -> IDependable:
         governance = self.cluster.config.spec.governance
         assert governance is not None
         installs = governance.kueue is None or governance.kueue.install == "Enabled"
         after = [charts.install_kueue(self, self.cluster, eks_cluster)] if installs else []
-        return charts.install_objects(
-            self, naming.SHARED_RELEASE, self.cluster, eks_cluster, teams=(), shared=True, after=after
-        )
+        files = helm.helm_chart(self.cluster, naming.SHARED_RELEASE, teams=(), shared=True)
+        return charts.install_objects(self, naming.SHARED_RELEASE, files, eks_cluster, after)
 
 
 class MonitoringStack(FleetStack):

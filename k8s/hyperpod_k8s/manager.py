@@ -18,6 +18,8 @@ _FRAMEWORKS = (
     "kubeflow.org/pytorchjob",
     "kubeflow.org/tfjob",
     "kubeflow.org/xgboostjob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/jaxjob",
     "ray.io/rayjob",
     "ray.io/rayservice",
     "ray.io/raycluster",

@@ -199,7 +199,7 @@ def check(args: "list[str]") -> int:
 def golden(_args: "list[str]") -> int:
     """Renew everything that is generated and committed: catalog, schema, snapshots."""
     prepare()
-    for tool in ("generate_catalog.py", "generate_schema.py", "golden.py"):
+    for tool in ("generate_catalog.py", "generate_schema.py", "generate_config_reference.py", "golden.py"):
         need(PYTHON, "-P", ROOT / "tools" / tool)
     return 0
 

@@ -177,7 +177,7 @@ class HyperPodNetwork(HyperPodNetworkBase):
         check_range("node_subnet_count", node_subnet_count, 1, control_plane_zones)
         self._zones = availability_zones
         self._cidr = cidr
-        nodes, small = _split(cidr, node_subnet_count)
+        nodes, small = _split(cidr, node_subnet_count, control_plane_zones + nat_gateway)
         self._vpc = ec2.CfnVPC(
             self,
             "Vpc",
@@ -349,12 +349,11 @@ class HyperPodNetwork(HyperPodNetworkBase):
 
 
 def _split(
-    cidr: str, node_subnet_count: int
+    cidr: str, node_subnet_count: int, small_count: int
 ) -> tuple[list[ipaddress.IPv4Network], Iterator[ipaddress.IPv4Network]]:
-    """Split a VPC block into equal node blocks, and the rest into /28 blocks.
+    """Split a VPC block into equal node blocks, and what is left of it into /28 blocks.
 
-    The VPC is cut into the smallest power of two of blocks that leaves at least one over for the small
-    subnets.
+    The VPC is cut into the smallest power of two of blocks that leaves at least one over.
     """
     try:
         network = ipaddress.IPv4Network(cidr)
@@ -364,6 +363,11 @@ def _split(
         raise ValueError(
             f"cidr {cidr!r} is a /{network.prefixlen}: the limit is /16 to /24; choose such a block"
         )
-    bits = node_subnet_count.bit_length()
-    blocks = list(network.subnets(prefixlen_diff=bits))
-    return blocks[:node_subnet_count], blocks[-1].subnets(new_prefix=_SMALL_PREFIX)
+    blocks = list(network.subnets(prefixlen_diff=node_subnet_count.bit_length()))
+    small = [one for block in blocks[node_subnet_count:] for one in block.subnets(new_prefix=_SMALL_PREFIX)]
+    if len(small) < small_count:
+        raise ValueError(
+            f"cidr {cidr!r} leaves {len(small)} /28 blocks beside {node_subnet_count} node subnets: "
+            f"{small_count} are needed; choose a larger block or fewer node subnets"
+        )
+    return blocks[:node_subnet_count], iter(small)

@@ -279,7 +279,7 @@ def chart(directory: Path, dependencies: str) -> Path:
 
 
 def test_a_chart_without_its_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no Chart.yaml"):
+    with pytest.raises(ValueError, match=r"has no Chart\.yaml"):
         DependenciesChart.from_path(tmp_path)
 
 

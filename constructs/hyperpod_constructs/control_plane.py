@@ -198,8 +198,12 @@ class EksControlPlane(Construct):
             cluster_name=name,
             version=eks.KubernetesVersion.of(props.version),
             vpc=vpc,
-            vpc_subnets=[ec2.SubnetSelection(subnets=self._subnets("ControlPlane"))],
-            security_group=self._security_group("NodeSecurityGroup", self._network.security_group_ids[0]),
+            vpc_subnets=[
+                ec2.SubnetSelection(
+                    subnets=self._subnets("ControlPlane", self._network.control_plane_subnet_ids)
+                )
+            ],
+            security_group=self._security_group("NodeSecurityGroup"),
             role=role,
             default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
             default_capacity=0,
@@ -212,12 +216,6 @@ class EksControlPlane(Construct):
             if props.kubectl_layer
             else None,
         )
-        if props.public_endpoint and not props.public_access_cidrs:
-            acknowledge(
-                cluster,
-                "EKS1",
-                "The public endpoint takes only IAM-authenticated calls; public_endpoint=False closes it.",
-            )
         acknowledge_kubectl(cluster)
         self._connect(cluster)
         return cluster
@@ -236,11 +234,11 @@ class EksControlPlane(Construct):
             )
             self.foundation.append(rule)
 
-    def _subnets(self, prefix: str) -> list[ec2.ISubnet]:
-        ids = self._network.control_plane_subnet_ids
+    def _subnets(self, prefix: str, ids: Sequence[str]) -> list[ec2.ISubnet]:
         return [ec2.Subnet.from_subnet_id(self, f"{prefix}{i}", subnet) for i, subnet in enumerate(ids)]
 
-    def _security_group(self, construct_id: str, group_id: str) -> ec2.ISecurityGroup:
+    def _security_group(self, construct_id: str) -> ec2.ISecurityGroup:
+        group_id = self._network.security_group_ids[0]
         return ec2.SecurityGroup.from_security_group_id(self, construct_id, group_id, mutable=False)
 
     def _addon(self, name: str, version: str | None, after: Sequence[IDependable]) -> eks_l1.CfnAddon:
@@ -276,7 +274,6 @@ class EksControlPlane(Construct):
             ],
         )
         acknowledge_iam(role, managed="These are the policies EKS documents for managed nodes.")
-        subnets = self._network.node_subnet_ids
         nodes = eks.Nodegroup(
             self,
             "SystemNodes",
@@ -286,18 +283,29 @@ class EksControlPlane(Construct):
             min_size=props.size,
             desired_size=props.size,
             max_size=props.size,
-            subnets=ec2.SubnetSelection(
-                subnets=[ec2.Subnet.from_subnet_id(self, f"System{i}", s) for i, s in enumerate(subnets)]
-            ),
+            subnets=ec2.SubnetSelection(subnets=self._subnets("System", self._network.node_subnet_ids)),
         )
         nodes.node.add_dependency(*self.foundation)
         return nodes
 
     def _import(self, props: ExistingEks) -> eks.ICluster:
-        cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", cluster_name=props.cluster_name)
+        closed = not props.public_endpoint
+        cluster = eks.Cluster.from_cluster_attributes(
+            self,
+            "Cluster",
+            cluster_name=props.cluster_name,
+            vpc=self._network.vpc_for(self) if closed else None,
+        )
         if props.kubectl_layer is None:
             return cluster
-        provider = eks.KubectlProvider(self, "Kubectl", cluster=cluster, kubectl_layer=props.kubectl_layer)
+        provider = eks.KubectlProvider(
+            self,
+            "Kubectl",
+            cluster=cluster,
+            kubectl_layer=props.kubectl_layer,
+            private_subnets=self._subnets("Kubectl", self._network.node_subnet_ids) if closed else None,
+            security_groups=[self._security_group("KubectlGroup")] if closed else None,
+        )
         acknowledge_kubectl(provider)
         role = provider.role
         assert role is not None

@@ -121,7 +121,7 @@ def eks_in_a_closed_network(app: cdk.App, chart: Path) -> None:
 
 
 def eks_on_what_exists(app: cdk.App, chart: Path) -> None:
-    """An existing VPC, EKS cluster and role; own lifecycle script; chart from a directory."""
+    """An existing VPC and EKS cluster with a private endpoint; own lifecycle script; chart from a directory."""
     stack = cdk.Stack(app, "eks-existing")
     network = hyperpod.ExistingNetwork(
         stack,
@@ -138,6 +138,7 @@ def eks_on_what_exists(app: cdk.App, chart: Path) -> None:
         eks=hyperpod.ExistingEks(
             cluster_name="platform",
             kubectl_layer=lambda_.LayerVersion.from_layer_version_arn(stack, "Kubectl", LAYER),
+            public_endpoint=False,
         ),
         dependencies=hyperpod.DependenciesChart.from_path(chart),
         instance_groups=[SYSTEM],

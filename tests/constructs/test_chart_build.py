@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 import pytest
-from botocore.stub import Stubber
+from botocore.stub import Stubber  # type: ignore[import-untyped]
 
 from hyperpod_constructs.handlers import chart_build
 
@@ -21,7 +21,7 @@ PROPERTIES = {
 @pytest.fixture
 def codebuild(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
     client = boto3.client("codebuild", region_name="us-east-1")
-    monkeypatch.setattr(chart_build.boto3, "client", lambda _service: client)
+    monkeypatch.setattr(boto3, "client", lambda _service: client)
     with Stubber(client) as stubber:
         yield stubber
         stubber.assert_no_pending_responses()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.api import lint_file
-from cfnlint.config import ManualArgs
-from cfnlint.core import Match
+from cfnlint.api import lint_file  # type: ignore[import-untyped]
+from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
+from cfnlint.core import Match  # type: ignore[import-untyped]
 
 HERE = Path(__file__).parent
 GOVERNANCE_TYPES = ("AWS::SageMaker::ClusterSchedulerConfig", "AWS::SageMaker::ComputeQuota")

@@ -26,7 +26,9 @@ def the(template: Template, kind: str) -> dict[str, Any]:
 
 
 def synthesize(stack: cdk.Stack) -> Template:
-    template: Template = cdk.App.of(stack).synth().get_stack_by_name(stack.stack_name).template
+    app = stack.node.root
+    assert isinstance(app, cdk.App)
+    template: Template = app.synth().get_stack_by_name(stack.stack_name).template
     return template
 
 
@@ -379,3 +381,17 @@ def test_a_sixteen_bit_block_holds_404_p5_instances_on_eks() -> None:
     ]
     # AWS keeps five addresses of each subnet; a p5.48xlarge takes 81 on EKS.
     assert (max(block.num_addresses for block in blocks) - 5) // 81 == 404
+
+
+def test_charts_of_a_private_cluster_are_installed_from_inside_its_vpc(
+    templates: dict[str, Template],
+) -> None:
+    handler = next(
+        one
+        for one in properties(templates["eks-existing"], "AWS::Lambda::Function")
+        if "kubectl" in one.get("Description", "")
+    )
+    assert handler["VpcConfig"] == {
+        "SubnetIds": ["subnet-0123456789abcdef0"],
+        "SecurityGroupIds": ["sg-0123456789abcdef0"],
+    }

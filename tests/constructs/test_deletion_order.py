@@ -118,7 +118,8 @@ def test_quotas_go_before_the_scheduler_config_and_that_before_the_add_on(
 def test_coredns_without_system_nodes_comes_after_the_cluster(templates: dict[str, Template]) -> None:
     template = templates["eks-closed"]
     (cluster,) = of_type(template, CLUSTER)
-    before, after = [], []
+    before: list[str] = []
+    after: list[str] = []
     for addon in of_type(template, "AWS::EKS::Addon"):
         name = template["Resources"][addon]["Properties"]["AddonName"]
         (after if cluster in outlives(template, addon) else before).append(name)

@@ -121,7 +121,7 @@ def eks_in_a_closed_network(app: cdk.App, chart: Path) -> None:
 
 
 def eks_on_what_exists(app: cdk.App, chart: Path) -> None:
-    """An existing VPC and EKS cluster with a private endpoint; own lifecycle script; chart from a directory."""
+    """An existing VPC and private EKS cluster; own lifecycle script; chart from a directory."""
     stack = cdk.Stack(app, "eks-existing")
     network = hyperpod.ExistingNetwork(
         stack,

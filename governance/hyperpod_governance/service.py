@@ -44,8 +44,8 @@ CLOSED_NETWORK_ENDPOINTS = (
     *("logs", "monitoring", "ssm", "ssmmessages", "sts"),
 )
 CLOSED_NETWORK_ENDPOINTS_EKS = ("eks", "eks-auth")
-# Amazon VPC user guide: the IPv4 block of a VPC is /16 at most, and 5 addresses of a subnet are AWS's own. The
-# layout of HyperPodNetwork needs a /24 at least and gives one half of the block to the subnet of the nodes.
+# Amazon VPC user guide: the IPv4 block of a VPC is /16 at most, and 5 addresses of a subnet are AWS's own.
+# The layout of HyperPodNetwork needs a /24 at least and gives half of the block to the subnet of the nodes.
 VPC_PREFIX_MIN, VPC_PREFIX_MAX = 16, 24
 NODE_SUBNET_SHARE = 2
 RESERVED_ADDRESSES = 5

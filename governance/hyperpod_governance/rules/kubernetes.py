@@ -22,8 +22,8 @@ def kueue_too_old(fleet: Fleet) -> Iterator[Finding]:
     **Fix.** Take 0.16 or newer.
     """
     needed = service.KUEUE_FIRST_VERSION
-    for cluster, _ in walk.governed(fleet):
-        kueue = cluster.spec.governance.kueue if cluster.spec.governance else None
+    for cluster, governance in walk.governed(fleet):
+        kueue = governance.kueue
         if kueue is not None and walk.release(kueue.version) < walk.release(needed):
             yield kueue_too_old.finding(
                 cluster.place("spec", "governance", "kueue", "version"),

@@ -83,8 +83,8 @@ def too_few_addresses(fleet: Fleet) -> Iterator[Finding]:
         if nodes * each > subnet:
             yield too_few_addresses.finding(
                 cluster.place(*_CREATE, "cidr"),
-                f"{nodes} nodes of {service.ADDRESS_COUNTED_TYPE} take {nodes * each} addresses ({each} each);"
-                f" {create.cidr} has {subnet} for nodes",
+                f"{nodes} nodes of {service.ADDRESS_COUNTED_TYPE} take {nodes * each} addresses"
+                f" ({each} each); {create.cidr} has {subnet} for nodes",
                 f"take a larger range, up to /{service.VPC_PREFIX_MIN}",
             )
 
@@ -207,8 +207,8 @@ def closed_network(fleet: Fleet) -> Iterator[Finding]:
         if missing:
             yield closed_network.finding(
                 cluster.place(*_CREATE, "interfaceEndpoints"),
-                f"interfaceEndpoints has {len(needed) - len(missing)} of the {len(needed)} services that nodes need"
-                f" without a NAT gateway; missing: {', '.join(missing)}",
+                f"interfaceEndpoints has {len(needed) - len(missing)} of the {len(needed)} services"
+                f" that nodes need without a NAT gateway; missing: {', '.join(missing)}",
                 "remove interfaceEndpoints, or add the missing ones",
             )
 

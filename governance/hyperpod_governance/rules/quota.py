@@ -18,6 +18,7 @@ from hyperpod_governance.model import (
     MEMORY,
     NEURON_DEVICE,
     FlavorCapacity,
+    Owner,
     QuotaRow,
     ResolvedCluster,
     ResolvedFleet,
@@ -79,6 +80,7 @@ class _Item:
     """A quota item and what it covers on its cluster."""
 
     cluster: Cluster
+    owner: Owner
     member: walk.Member
     path: walk.Path
     item: QuotaItem
@@ -98,7 +100,7 @@ class _Item:
 
 
 def _items(fleet: Fleet) -> Iterator[_Item]:
-    for cluster, members in walk.governed(fleet):
+    for cluster, governance, members in walk.governed_members(fleet):
         groups = cluster.spec.instance_groups
         # The types that nodes are counted as; see Pool.instance_type.
         counted = [walk.known(name) for name in sorted({group.instance_types[0] for group in groups})]
@@ -114,7 +116,7 @@ def _items(fleet: Fleet) -> Iterator[_Item]:
                     continue
                 else:
                     covered = (kind,)
-                yield _Item(cluster, member, path, item, present, covered)
+                yield _Item(cluster, governance.owner, member, path, item, present, covered)
 
 
 @rule("HPF403", "Quota of an instance type that the cluster lacks", Severity.WARNING)
@@ -127,7 +129,7 @@ def type_not_in_cluster(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Correct the type, or add a group of it; nothing, if the group comes later.
     """
-    for cluster, members in walk.governed(fleet):
+    for cluster, _, members in walk.governed_members(fleet):
         in_groups = {name for _, group in walk.instance_groups(cluster) for name in group.instance_types}
         for member in members:
             for path, item in walk.items(member.allocation):
@@ -204,23 +206,19 @@ def mig_profile(fleet: Fleet) -> Iterator[Finding]:
         if partition is None or not kinds:
             continue
         offered = sorted({profile for kind in kinds for profile in kind.mig_profiles})
-        if _is_sagemaker(entry.cluster):
-            known = catalog.compute_quota_mig_profiles()
-            taken = [profile for profile in offered if profile in known]
-            reason = "the compute quota API does not take" if partition.type in offered else "does not have"
-        else:
-            taken, reason = offered, "does not have"
+        known = catalog.compute_quota_mig_profiles() if entry.owner == "sagemaker" else set(offered)
+        taken = [profile for profile in offered if profile in known]
         if partition.type not in taken:
-            subject = entry.selector if reason == "does not have" else f"{entry.selector}:"
+            reason = (
+                "is not known to the compute quota API"
+                if partition.type in offered
+                else "does not exist there"
+            )
             yield mig_profile.finding(
                 entry.place("acceleratorPartition", "type"),
-                f"{subject} {reason} {partition.type}; it takes {walk.listing(taken, 8) or 'no MIG profile'}",
+                f"{partition.type} of {entry.selector} {reason}; allowed: {walk.listing(taken, 8) or 'none'}",
                 did_you_mean(partition.type, taken) or "ask for accelerators",
             )
-
-
-def _is_sagemaker(cluster: Cluster) -> bool:
-    return cluster.spec.governance is not None and cluster.spec.governance.owner == "sagemaker"
 
 
 @rule("HPF409", "Whole instances without EFA", Severity.WARNING)
@@ -309,9 +307,8 @@ def addon_too_old(fleet: Fleet) -> Iterator[Finding]:
     **Fix.** Pin v1.3 or newer. Know what an upgrade does before making one in place.
     """
     needed = service.FINE_GRAINED_ADDON_VERSION
-    for cluster, members in walk.governed(fleet):
-        governance = cluster.spec.governance
-        version = governance.addon_version if governance and _is_sagemaker(cluster) else None
+    for cluster, governance, members in walk.governed_members(fleet):
+        version = governance.addon_version if governance.owner == "sagemaker" else None
         if version is None or walk.release(version) >= walk.release(needed):
             continue
         for member in members:

@@ -56,10 +56,9 @@ def duplicate_class(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Rename or remove one of them.
     """
-    for cluster, _ in walk.governed(fleet):
-        governance = cluster.spec.governance
+    for cluster, governance in walk.governed(fleet):
         seen: dict[str, int] = {}
-        for index, entry in enumerate(governance.scheduler_config.priority_classes if governance else ()):
+        for index, entry in enumerate(governance.scheduler_config.priority_classes):
             if entry.name in seen:
                 yield duplicate_class.finding(
                     cluster.place(*_GOVERNANCE, "schedulerConfig", "priorityClasses", index, "name"),
@@ -140,7 +139,7 @@ def department_without_effect(fleet: Fleet) -> Iterator[Finding]:
     for team in fleet.teams:
         if team.spec.department not in departments:
             continue
-        clusters = [allocation.cluster for allocation in team.spec.allocations]
+        clusters = sorted({allocation.cluster for allocation in team.spec.allocations})
         if clusters and all(owners.get(name) == "sagemaker" for name in clusters):
             yield department_without_effect.finding(
                 team.place("spec", "department"),
@@ -160,9 +159,8 @@ def weight_without_fair_share(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Set `fairShare: Enabled`, or remove the weights.
     """
-    for cluster, members in walk.governed(fleet):
-        governance = cluster.spec.governance
-        if governance is None or governance.scheduler_config.fair_share == "Enabled":
+    for cluster, governance, members in walk.governed_members(fleet):
+        if governance.scheduler_config.fair_share == "Enabled":
             continue
         weighted = [
             f"{member.team.name} {member.allocation.fair_share_weight}"
@@ -189,9 +187,8 @@ def all_weights_zero(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Give the teams weights from 1 to 100, or set `fairShare: Disabled`.
     """
-    for cluster, members in walk.governed(fleet):
-        governance = cluster.spec.governance
-        if governance is None or governance.scheduler_config.fair_share == "Disabled" or len(members) < 2:
+    for cluster, governance, members in walk.governed_members(fleet):
+        if governance.scheduler_config.fair_share == "Disabled" or len(members) < 2:
             continue
         if not any(member.allocation.fair_share_weight for member in members):
             yield all_weights_zero.finding(
@@ -213,8 +210,8 @@ def high_borrow_limit(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Take at most 500, or say the most that may be borrowed in `absoluteBorrowLimits`.
     """
-    for cluster, members in walk.governed(fleet):
-        if cluster.spec.governance is None or cluster.spec.governance.owner != "sagemaker":
+    for _, governance, members in walk.governed_members(fleet):
+        if governance.owner != "sagemaker":
             continue
         for member in members:
             sharing = member.allocation.resource_sharing_config
@@ -239,10 +236,7 @@ def mixed_owners(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Remove the setting, or change `owner`.
     """
-    for cluster, _ in walk.governed(fleet):
-        governance = cluster.spec.governance
-        if governance is None:
-            continue
+    for cluster, governance in walk.governed(fleet):
         foreign = {"addonVersion": governance.addon_version, "kueue": governance.kueue}
         key = "addonVersion" if governance.owner == "kueue" else "kueue"
         if foreign[key] is not None:
@@ -254,7 +248,7 @@ def mixed_owners(fleet: Fleet) -> Iterator[Finding]:
 
 
 @rule("HPF511", "Nobody to share with", Severity.WARNING)
-def nobody_to_share_with(fleet: Fleet) -> Iterator[Finding]:
+def nobody_to_share_with(fleet: ResolvedFleet) -> Iterator[Finding]:
     """**What it means.** One team alone has an allocation on a cluster, lends or borrows, and idle resource
     sharing is Disabled.
 
@@ -264,9 +258,8 @@ def nobody_to_share_with(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Add an allocation for another team, set `idleResourceSharing: Enabled`, or `strategy: DontLend`.
     """
-    for cluster, members in walk.governed(fleet):
-        governance = cluster.spec.governance
-        if governance is None or len(members) != 1:
+    for cluster, governance, members in walk.governed_members(fleet.config):
+        if len(members) != 1:
             continue
         strategy = members[0].allocation.resource_sharing_config.strategy
         if strategy != "DontLend" and governance.scheduler_config.idle_resource_sharing == "Disabled":
@@ -288,10 +281,9 @@ def equal_weights(fleet: Fleet) -> Iterator[Finding]:
 
     **Fix.** Nothing, if that is meant; else change one of the weights.
     """
-    for cluster, _ in walk.governed(fleet):
-        governance = cluster.spec.governance
+    for cluster, governance in walk.governed(fleet):
         first: dict[int, str] = {}
-        for index, entry in enumerate(governance.scheduler_config.priority_classes if governance else ()):
+        for index, entry in enumerate(governance.scheduler_config.priority_classes):
             other = first.setdefault(entry.weight, entry.name)
             if other != entry.name:
                 yield equal_weights.finding(
@@ -345,7 +337,6 @@ CONFIG = (
     all_weights_zero,
     high_borrow_limit,
     mixed_owners,
-    nobody_to_share_with,
     equal_weights,
 )
-RESOLVED = (borrows_no_device,)
+RESOLVED = (borrows_no_device, nobody_to_share_with)

@@ -23,9 +23,8 @@ def addon_without_topology(fleet: Fleet) -> Iterator[Finding]:
     **Fix.** Pin v1.2.2 or newer.
     """
     needed = service.TOPOLOGY_ADDON_VERSION
-    for cluster, _ in walk.governed(fleet):
-        governance = cluster.spec.governance
-        version = governance.addon_version if governance and governance.owner == "sagemaker" else None
+    for cluster, governance in walk.governed(fleet):
+        version = governance.addon_version if governance.owner == "sagemaker" else None
         if version is None or walk.release(version) >= walk.release(needed):
             continue
         names = {name for _, group in walk.instance_groups(cluster) for name in group.instance_types}

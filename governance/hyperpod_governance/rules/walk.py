@@ -10,6 +10,7 @@ from hyperpod_config.model import (
     Allocation,
     Cluster,
     Fleet,
+    Governance,
     InstanceGroup,
     QuotaItem,
     RestrictedInstanceGroup,
@@ -46,14 +47,20 @@ def members_by_name(fleet: Fleet) -> dict[tuple[str, str], Member]:
     return {(member.allocation.cluster, member.team.name): member for member in members(fleet)}
 
 
-def governed(fleet: Fleet) -> Iterator[tuple[Cluster, list[Member]]]:
-    """Every EKS cluster with governance and the allocations on it."""
+def governed(fleet: Fleet) -> Iterator[tuple[Cluster, Governance]]:
+    """Every EKS cluster with governance."""
+    for cluster in fleet.clusters:
+        if cluster.spec.governance is not None and cluster.spec.orchestrator.eks is not None:
+            yield cluster, cluster.spec.governance
+
+
+def governed_members(fleet: Fleet) -> Iterator[tuple[Cluster, Governance, list[Member]]]:
+    """Every EKS cluster with governance, and the allocations on it."""
     by_cluster: dict[str, list[Member]] = {}
     for member in members(fleet):
         by_cluster.setdefault(member.allocation.cluster, []).append(member)
-    for cluster in fleet.clusters:
-        if cluster.spec.governance is not None and cluster.spec.orchestrator.eks is not None:
-            yield cluster, by_cluster.get(cluster.name, [])
+    for cluster, governance in governed(fleet):
+        yield cluster, governance, by_cluster.get(cluster.name, [])
 
 
 def items(allocation: Allocation) -> Iterator[tuple[Path, QuotaItem]]:

@@ -1,0 +1,89 @@
+"""HPF3xx: one change of a good fleet, one finding at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.governance.fleets import REMOVE, Case, changed, check, reviewed
+
+GROUPS = "pretrain/spec/instanceGroups"
+TAINT = {"key": "dedicated", "effect": "NoSchedule"}
+
+CASES = [
+    Case(
+        "a minimum above the target, and no word about capacity",
+        "HPF301",
+        "pretrain: minInstanceCount: 9",
+        ("train", "is 9", "is 8", "at most 8"),
+        {f"{GROUPS}/1/minInstanceCount": 9},
+    ),
+    Case(
+        "a minimum without Continuous provisioning",
+        "HPF302",
+        "pretrain: minInstanceCount: 4",
+        ("train", "4", "nodeProvisioningMode: Continuous"),
+        {"pretrain/spec/nodeProvisioningMode": REMOVE, f"{GROUPS}/0/minInstanceCount": REMOVE},
+    ),
+    Case(
+        "an accelerated group without a minimum",
+        "HPF303",
+        "pretrain: instanceCount: 8",
+        ("train", "pretrain", "minInstanceCount"),
+        {f"{GROUPS}/1/minInstanceCount": REMOVE},
+    ),
+    Case(
+        "an accelerated group with a minimum of 0",
+        "HPF303",
+        "pretrain: minInstanceCount: 0",
+        ("train",),
+        {f"{GROUPS}/1/minInstanceCount": 0},
+    ),
+    Case(
+        "all or nothing",
+        "HPF304",
+        "pretrain: minInstanceCount: 8",
+        ("train", "both 8", "3 hours"),
+        {f"{GROUPS}/1/minInstanceCount": 8},
+    ),
+    Case(
+        "a system group without a minimum",
+        "HPF305",
+        "research: instanceGroups:",
+        ("0 CPU groups", "minInstanceCount: 1"),
+        {"research/spec/instanceGroups/0/minInstanceCount": REMOVE},
+    ),
+    Case(
+        "a system group with a taint",
+        "HPF305",
+        "studio: instanceGroups:",
+        ("0 CPU groups", "without taints"),
+        {"studio/spec/instanceGroups/0/kubernetesConfig": {"taints": [TAINT]}},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_mistake_gives_its_finding_and_no_other(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+NOT_CONTINUOUS = {
+    "research/spec/nodeProvisioningMode": REMOVE,
+    "research/spec/instanceGroups/0/minInstanceCount": REMOVE,
+    "research/spec/instanceGroups/1/minInstanceCount": REMOVE,
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        NOT_CONTINUOUS,
+        {f"{GROUPS}/1/instanceCount": 0, f"{GROUPS}/1/minInstanceCount": 0},
+        {"research/spec/governance": REMOVE, "research/spec/instanceGroups/0/minInstanceCount": 0}
+        | {"llm/spec/allocations/0": REMOVE, "vision/spec/allocations/0": REMOVE},
+        {"pretrain/spec/instanceGroups/0/minInstanceCount": 0},
+    ],
+)
+def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:
+    assert reviewed(tmp_path, changed(changes)).findings == ()

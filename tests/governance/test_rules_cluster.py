@@ -1,0 +1,356 @@
+"""HPF101 to HPF122: one change of a good fleet, one finding at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.governance.fleets import REMOVE, Case, change, changed, check, documents, reviewed
+
+GROUPS = "research/spec/instanceGroups"
+STORAGE = f"{GROUPS}/1/instanceStorageConfigs"
+RESTRICTED = {"name": "nova", "instanceType": "ml.p5.48xlarge", "instanceCount": 4}
+SHARED = {
+    "fsxLustreDeletionPolicy": "Keep",
+    "fsxLustreConfig": {"sizeInGiB": 1200, "perUnitStorageThroughput": 250},
+}
+LUSTRE = {"name": "scratch", "lustre": {"storageCapacityGiB": 4800}}
+ZFS = {"name": "home", "openZfs": {"storageCapacityGiB": 64}}
+EXISTING_ZFS = {"fsxOpenZfsConfig": {"dnsName": "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com"}}
+LONG = "a" * 40
+
+CASES = [
+    Case(
+        "a group of an unknown instance type",
+        "HPF101",
+        "pretrain: instanceType: ml.p5.48xlrage",
+        ("ml.p5.48xlrage", "did you mean ml.p5.48xlarge?"),
+        {"pretrain/spec/instanceGroups/1/instanceType": "ml.p5.48xlrage"},
+    ),
+    Case(
+        "an unknown type among the requirements of a group",
+        "HPF101",
+        "pretrain: ml.p3.2xlarge",
+        ("ml.p3.2xlarge",),
+        {
+            "pretrain/spec/instanceGroups/1/instanceType": REMOVE,
+            "pretrain/spec/instanceGroups/1/instanceRequirements": {
+                "instanceTypes": ["ml.p5.48xlarge", "ml.p3.2xlarge"]
+            },
+        },
+    ),
+    Case(
+        "a quota of an unknown instance type, and nothing else about it",
+        "HPF101",
+        "llm: instanceType: ml.g6.12xl",
+        ("ml.g6.12xl", "did you mean ml.g6.12xlarge?"),
+        {"llm/spec/allocations/0/quota/0/instanceType": "ml.g6.12xl"},
+    ),
+    Case(
+        "a borrow limit of an unknown instance type",
+        "HPF101",
+        "llm: instanceType: ml.g6.12xl",
+        ("ml.g6.12xl",),
+        {
+            "llm/spec/allocations/0/resourceSharingConfig": {
+                "strategy": "LendAndBorrow",
+                "absoluteBorrowLimits": [{"instanceType": "ml.g6.12xl", "count": 1}],
+            }
+        },
+    ),
+    Case(
+        "two groups of one name",
+        "HPF102",
+        "research: name: system",
+        ("system", "research.yaml:"),
+        {f"{GROUPS}/2": {"name": "system", "instanceType": "ml.m5.xlarge", "instanceCount": 1}},
+    ),
+    Case(
+        "a cluster without groups",
+        "HPF103",
+        "pretrain: instanceGroups: []",
+        ("pretrain", "0 instance groups", "1"),
+        {"pretrain/spec/instanceGroups": []},
+    ),
+    Case(
+        "slurmConfig in an EKS cluster",
+        "HPF104",
+        "research: slurmConfig:",
+        ("slurmConfig", "EKS"),
+        {f"{GROUPS}/1/slurmConfig": {"nodeType": "Compute"}},
+    ),
+    Case(
+        "labels in a Slurm cluster",
+        "HPF104",
+        "pretrain: kubernetesConfig:",
+        ("kubernetesConfig", "Slurm"),
+        {"pretrain/spec/instanceGroups/1/kubernetesConfig": {"labels": {"team": "llm"}}},
+    ),
+    Case(
+        "an AMI release in a Slurm cluster",
+        "HPF104",
+        "pretrain: imageReleaseVersion: 1.2.3",
+        ("imageReleaseVersion",),
+        {"pretrain/spec/instanceGroups/1/imageReleaseVersion": "1.2.3"},
+    ),
+    Case(
+        "restricted groups in a Slurm cluster, and no word about what they exclude",
+        "HPF104",
+        "pretrain: restrictedInstanceGroups:",
+        ("restrictedInstanceGroups",),
+        {"pretrain/spec/restrictedInstanceGroups": [RESTRICTED]},
+    ),
+    Case(
+        "autoscaling in a Slurm cluster",
+        "HPF104",
+        "pretrain: autoScaling:",
+        ("autoScaling",),
+        {"pretrain/spec/autoScaling": {"mode": "Enable"}, "pretrain/spec/nodeRecovery": "None"},
+    ),
+    Case(
+        "governance of a Slurm cluster",
+        "HPF104",
+        "pretrain: governance:",
+        ("governance", "Slurm"),
+        {"pretrain/spec/governance": {"owner": "kueue"}},
+    ),
+    Case(
+        "a Kubernetes version below the range",
+        "HPF105",
+        "research: version: '1.29'",
+        ("1.29", "1.30 to 1.35"),
+        {"research/spec/orchestrator/eks/version": "1.29"},
+    ),
+    Case(
+        "a Kubernetes version above the range",
+        "HPF105",
+        "research: version: '1.36'",
+        ("1.36", "1.30 to 1.35"),
+        {"research/spec/orchestrator/eks/version": "1.36"},
+    ),
+    Case(
+        "autoscaling without automatic recovery",
+        "HPF107",
+        "research: nodeRecovery: None",
+        ("nodeRecovery: Automatic", "None"),
+        {"research/spec/autoScaling": {"mode": "Enable"}, "research/spec/nodeRecovery": "None"},
+    ),
+    Case(
+        "taints beside deep health checks",
+        "HPF108",
+        "research: taints:",
+        ("gpu", "dedicated", "InstanceStress"),
+        {
+            f"{GROUPS}/1/kubernetesConfig": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]},
+            f"{GROUPS}/1/onStartDeepHealthChecks": ["InstanceStress"],
+        },
+    ),
+    Case(
+        "a mount of a misspelt file system",
+        "HPF109",
+        "research: name: scartch",
+        ("scartch", "did you mean scratch?"),
+        {"research/spec/fileSystems": [LUSTRE], STORAGE: [{"fileSystem": {"name": "scartch"}}]},
+    ),
+    Case(
+        "a mount in a cluster without file systems",
+        "HPF109",
+        "research: name: scratch",
+        ("scratch", "it has none", "spec.fileSystems"),
+        {STORAGE: [{"fileSystem": {"name": "scratch"}}]},
+    ),
+    Case(
+        "two file systems of one name",
+        "HPF110",
+        "research: name: scratch",
+        ("scratch", "research.yaml:"),
+        {"research/spec/fileSystems": [LUSTRE, {**ZFS, "name": "scratch"}]},
+    ),
+    Case(
+        "two OpenZFS file systems in a group, one made and one existing",
+        "HPF111",
+        "research: fsxOpenZfsConfig:",
+        ("gpu", "second FSx for OpenZFS", "1"),
+        {
+            "research/spec/fileSystems": [LUSTRE, ZFS],
+            STORAGE: [
+                {"fileSystem": {"name": "scratch"}},
+                {"fileSystem": {"name": "home"}},
+                EXISTING_ZFS,
+            ],
+        },
+    ),
+    Case(
+        "an extra volume without a size",
+        "HPF112",
+        "research: ebsVolumeConfig:",
+        ("volumeSizeInGB", "16384"),
+        {STORAGE: [{"ebsVolumeConfig": {"volumeKmsKeyId": "alias/nodes"}}]},
+    ),
+    Case(
+        "a root volume with a size",
+        "HPF112",
+        "research: volumeSizeInGB: 500",
+        ("500", "root volume"),
+        {STORAGE: [{"ebsVolumeConfig": {"rootVolume": True, "volumeSizeInGB": 500}}]},
+    ),
+    Case(
+        "a root volume without a key",
+        "HPF112",
+        "research: ebsVolumeConfig:",
+        ("volumeKmsKeyId",),
+        {STORAGE: [{"ebsVolumeConfig": {"rootVolume": True}}]},
+    ),
+    Case(
+        "a Lustre capacity between the steps",
+        "HPF113",
+        "research: storageCapacityGiB: 3600",
+        ("3600", "1200", "take 2400 or 4800"),
+        {"research/spec/fileSystems": [{"name": "scratch", "lustre": {"storageCapacityGiB": 3600}}]},
+    ),
+    Case(
+        "instance requirements without Continuous provisioning",
+        "HPF114",
+        "pretrain: instanceRequirements:",
+        ("train", "2 instance types", "nodeProvisioningMode: Continuous"),
+        {
+            "pretrain/spec/nodeProvisioningMode": REMOVE,
+            "pretrain/spec/instanceGroups/0/minInstanceCount": REMOVE,
+            "pretrain/spec/instanceGroups/1/minInstanceCount": REMOVE,
+            "pretrain/spec/instanceGroups/1/instanceType": REMOVE,
+            "pretrain/spec/instanceGroups/1/instanceRequirements": {
+                "instanceTypes": ["ml.p5.48xlarge", "ml.p5en.48xlarge"]
+            },
+        },
+    ),
+    Case(
+        "an instance type twice among requirements",
+        "HPF115",
+        "pretrain: ml.p5.48xlarge",
+        ("ml.p5.48xlarge", "train"),
+        {
+            "pretrain/spec/instanceGroups/1/instanceType": REMOVE,
+            "pretrain/spec/instanceGroups/1/instanceRequirements": {
+                "instanceTypes": ["ml.p5.48xlarge", "ml.p5.48xlarge"]
+            },
+        },
+    ),
+    Case(
+        "a cluster that takes the AWS name of another",
+        "HPF116",
+        "research: clusterName: fleet-pretrain",
+        ("fleet-pretrain", "us-east-1", "pretrain.yaml:"),
+        {"research/spec/clusterName": "fleet-pretrain"},
+    ),
+    Case(
+        "an AWS name of more than 63 characters",
+        "HPF117",
+        f"pretrain: name: {LONG}",
+        ("81 characters", "63"),
+        {
+            "fleet/metadata/name": LONG,
+            "pretrain/metadata/name": LONG,
+            "research/spec/clusterName": "research",
+            "studio/spec/clusterName": "studio",
+        },
+    ),
+    Case(
+        "a reserved tag of the fleet",
+        "HPF118",
+        "fleet: aws:team: llm",
+        ("aws:team",),
+        {"fleet/spec/tags": {"aws:team": "llm"}},
+    ),
+    Case(
+        "a reserved tag of a cluster, whatever the case",
+        "HPF118",
+        "studio: AWS:team: llm",
+        ("AWS:team",),
+        {"studio/spec/tags": {"AWS:team": "llm"}},
+    ),
+    Case(
+        "more than 50 tags of fleet and cluster together",
+        "HPF119",
+        "studio: tags:",
+        ("51 tags", "50", "remove 1"),
+        {"studio/spec/tags": {f"key{number}": "x" for number in range(50)}},
+    ),
+    Case(
+        "a shared environment without restricted groups",
+        "HPF120",
+        "research: restrictedInstanceGroupsConfig:",
+        ("0 restricted",),
+        {"research/spec/restrictedInstanceGroupsConfig": {"sharedEnvironmentConfig": SHARED}},
+    ),
+    Case(
+        "the scheduler config in a Region that is not listed for it",
+        "HPF121",
+        "research: region: us-west-2",
+        ("AWS::SageMaker::ClusterSchedulerConfig", "us-west-2", "describe-type"),
+        {"research/spec/region": "us-west-2"},
+    ),
+    Case(
+        "a cluster in a Region that is not listed",
+        "HPF121",
+        "pretrain: region: eu-west-3",
+        ("AWS::SageMaker::Cluster", "eu-west-3"),
+        {"pretrain/spec/region": "eu-west-3"},
+    ),
+    Case(
+        "team stacks that are no power of two",
+        "HPF122",
+        "studio: teamStacks: 6",
+        ("6", "take 4 or 8"),
+        {"studio/spec/governance/teamStacks": 6},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_mistake_gives_its_finding_and_no_other(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+def test_restricted_groups_exclude_each_of_three_settings(tmp_path: Path) -> None:
+    files = changed(
+        {
+            "research/spec/restrictedInstanceGroups": [RESTRICTED],
+            "research/spec/autoScaling": {"mode": "Enable"},
+        }
+    )
+    found = reviewed(tmp_path, files).findings
+    assert [finding.rule for finding in found] == ["HPF106"] * 3
+    assert {finding.message.split()[0] for finding in found} == {
+        "nodeProvisioningMode",
+        "autoScaling",
+        "governance",
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            "pretrain/spec/nodeProvisioningMode": REMOVE,
+            "pretrain/spec/instanceGroups/0/minInstanceCount": 0,
+            "pretrain/spec/instanceGroups/1/minInstanceCount": REMOVE,
+        },
+        {"studio/spec/autoScaling": {"mode": "Enable"}},
+        {"studio/spec/region": "us-west-2"},
+        {"research/spec/fileSystems": [LUSTRE, ZFS], STORAGE: [{"fileSystem": {"name": "home"}}]},
+        {STORAGE: [{"ebsVolumeConfig": {"rootVolume": True, "volumeKmsKeyId": "alias/nodes"}}]},
+        {"research/spec/fileSystems": [{"name": "small", "lustre": {"storageCapacityGiB": 1200}}]},
+        {"pretrain/spec/account": "111111111111", "research/spec/account": "222222222222"}
+        | {"research/spec/clusterName": "fleet-pretrain"},
+        {"studio/spec/tags": {f"key{number}": "x" for number in range(49)} | {"owner": "studio"}},
+        {"studio/spec/governance/teamStacks": 8},
+    ],
+)
+def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:
+    assert reviewed(tmp_path, changed(changes)).findings == ()
+
+
+def test_changes_do_not_leak_from_one_fleet_into_the_next() -> None:
+    files = documents()
+    change(files, "fleet/spec/tags/owner", "other")
+    assert documents()["fleet"]["spec"]["tags"] == {"owner": "ml-platform"}

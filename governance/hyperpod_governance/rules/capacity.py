@@ -35,8 +35,8 @@ def minimum_above_target(fleet: Fleet) -> Iterator[Finding]:
 def minimum_needs_continuous(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** `minInstanceCount` is set in a cluster without `nodeProvisioningMode: Continuous`.
 
-    **Why it matters.** Without Continuous provisioning a group gets all its instances or fails, and the API
-    refuses a minimum.
+    **Why it matters.** A minimum belongs to Continuous provisioning. Without it a group gets all its
+    instances or fails.
 
     **Example.** `minInstanceCount: 8` and no `nodeProvisioningMode`.
 

@@ -144,8 +144,8 @@ def restricted_excludes(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** A cluster with restricted instance groups has Continuous provisioning, node
     autoscaling or governance.
 
-    **Why it matters.** Restricted groups work with none of them: the task governance add-on is not supported
-    there, and the API refuses the other two.
+    **Why it matters.** The HyperPod setup of AWS excludes all three: add-ons such as task governance are not
+    supported beside restricted groups, nor are Continuous provisioning and Karpenter.
 
     **Example.** `restrictedInstanceGroups` beside `nodeProvisioningMode: Continuous`.
 
@@ -204,8 +204,7 @@ def auto_scaling_needs(fleet: Fleet) -> Iterator[Finding]:
 def taints_with_health_checks(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** A group has both `kubernetesConfig.taints` and `onStartDeepHealthChecks`.
 
-    **Why it matters.** The pods of the checks do not tolerate custom taints, so HyperPod does not support
-    them together.
+    **Why it matters.** The HyperPod guide does not allow custom taints together with deep health checks.
 
     **Example.** A taint for Neuron jobs on a group with `onStartDeepHealthChecks: [InstanceStress]`.
 
@@ -374,8 +373,7 @@ def lustre_capacity(fleet: Fleet) -> Iterator[Finding]:
 def requirements_need_continuous(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** A group chooses among several instance types in a cluster that is not Continuous.
 
-    **Why it matters.** Falling back to the next type is part of Continuous provisioning; the API refuses
-    `InstanceRequirements` without it.
+    **Why it matters.** Falling back to the next type is part of Continuous provisioning.
 
     **Example.** `instanceRequirements` without `nodeProvisioningMode`.
 

@@ -21,7 +21,7 @@ def limit_without_borrowing(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** `borrowLimit` or `absoluteBorrowLimits` is set with a strategy other than
     LendAndBorrow.
 
-    **Why it matters.** The API takes limits with LendAndBorrow only; it is unclear what was meant.
+    **Why it matters.** A limit means something with LendAndBorrow only; it is unclear what was meant.
 
     **Example.** `resourceSharingConfig: {strategy: Lend, borrowLimit: 50}`.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from aws_cdk import CustomResource, Duration, RemovalPolicy
+from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -82,7 +82,7 @@ class DependenciesChart:
             raise ValueError(f"commit {commit!r}: a full hash has 40 hex digits; give the whole hash")
         if not repository.startswith("https://"):
             raise ValueError(f"repository {repository!r}: it must begin with https://; give such an address")
-        size = len(_json(values or {}))
+        size = len(json.dumps(values or {}))
         if size > _VALUES_LIMIT:
             raise ValueError(
                 f"values have {size} characters as JSON: the limit is {_VALUES_LIMIT}; use from_path with "
@@ -185,7 +185,7 @@ class HyperPodDependencies(Construct):
             chart_asset=s3_assets.Asset(self, "Asset", path=str(path)),
             release=RELEASE,
             namespace=NAMESPACE,
-            values=dict(chart.values),
+            values=_with_region(chart.values, Stack.of(self).region),
             # Its pods wait for instances, which come after it.
             wait=False,
             timeout=Duration.minutes(10),
@@ -208,6 +208,7 @@ class _PinnedChart(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         cluster_name = control_plane.cluster_name
+        stack = Stack.of(self)
         project = self._project(control_plane.cluster_arn)
         role = project.role
         assert role is not None
@@ -225,7 +226,7 @@ class _PinnedChart(Construct):
                 "Variables": {
                     "COMMIT": chart.commit,
                     "REPOSITORY": chart.repository,
-                    "VALUES": _json(chart.values),
+                    "VALUES": stack.to_json_string(_with_region(chart.values, stack.region)),
                 },
             },
         )
@@ -319,12 +320,17 @@ class _PinnedChart(Construct):
 
 def _build_spec() -> dict[str, Any]:
     install = [
-        'git init -q source && git -C source fetch -q --depth 1 "$REPOSITORY" "$COMMIT"',
+        "git init -q source",
+        'git -C source fetch -q --depth 1 "$REPOSITORY" "$COMMIT"',
         "git -C source checkout -q FETCH_HEAD",
         f"./helm dependency update source/{_CHART_PATH}",
+        # Addresses of images that differ by region.
+        f"regional=source/{_CHART_PATH}/regional-values/values-$AWS_REGION.yaml",
+        "touch regional.yaml",
+        'if [ -f "$regional" ]; then cp "$regional" regional.yaml; fi',
         "printf '%s' \"$VALUES\" > values.json",
         f'./helm upgrade --install "$RELEASE" source/{_CHART_PATH} --namespace "$NAMESPACE" '
-        "--values values.json",
+        "--values regional.yaml --values values.json",
     ]
     uninstall = './helm uninstall "$RELEASE" --namespace "$NAMESPACE" --ignore-not-found'
     return {
@@ -357,5 +363,10 @@ def _build_spec() -> dict[str, Any]:
     }
 
 
-def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+def _with_region(values: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Add the region of the health monitoring agent's image, unless the values say one.
+
+    The chart would ask the nodes' labels, but there are none yet, and then take us-east-1.
+    """
+    agent = {"region": region, **values.get("health-monitoring-agent", {})}
+    return {**values, "health-monitoring-agent": agent}

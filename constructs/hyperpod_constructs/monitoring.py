@@ -36,6 +36,7 @@ class HyperPodMonitoring(Construct):
 
     For an EKS cluster it installs the CloudWatch add-on with Kueue's metrics switched on; give the cluster
     container_insights=True so that its instances may write them. For Slurm it shows HyperPod's own metrics.
+    The event log needs one CloudWatch Logs resource policy, of which a region of an account holds 10.
 
     Args:
         cluster_name: the HyperPod cluster.

@@ -284,6 +284,8 @@ def test_the_pinned_chart_is_built_from_its_commit_with_checked_helm(templates: 
     release = the(templates["eks-new"], "Custom::HyperPodDependencies")
     assert release["Variables"]["COMMIT"] == hyperpod.PINNED_COMMIT
     assert (release["Release"], release["Namespace"]) == ("dependencies", "kube-system")
+    # Without a node to ask, the chart would take the agent's image from us-east-1 everywhere.
+    assert json.loads(release["Variables"]["VALUES"]) == {"health-monitoring-agent": {"region": "us-east-1"}}
 
 
 def test_task_governance_is_native_and_pinned(templates: dict[str, Template]) -> None:

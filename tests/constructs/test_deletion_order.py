@@ -68,6 +68,12 @@ def test_an_eks_cluster_is_deleted_before_all_that_it_stands_on(templates: dict[
     assert needed >= NETWORK | SCRIPTS | eks | {"Custom::HyperPodDependencies"}
 
 
+def test_the_chart_is_uninstalled_while_its_installer_still_works(templates: dict[str, Template]) -> None:
+    needed = types_outliving(templates["eks-new"], "Custom::HyperPodDependencies")
+    installer = {"AWS::CodeBuild::Project", "AWS::Lambda::Function", "AWS::StepFunctions::StateMachine"}
+    assert needed >= installer | {"AWS::EKS::AccessEntry", "AWS::EKS::Cluster", "AWS::IAM::Role"}
+
+
 def test_a_slurm_cluster_is_deleted_before_all_that_it_stands_on(templates: dict[str, Template]) -> None:
     assert types_outliving(templates["slurm-new"], CLUSTER) >= NETWORK | SCRIPTS | {"AWS::FSx::FileSystem"}
 

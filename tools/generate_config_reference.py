@@ -11,7 +11,7 @@ import sys
 import tempfile
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,11 @@ from hyperpod_config.model import KINDS, Empty
 TARGET = Path(__file__).parents[1] / "docs" / "config.md"
 HEAD = """# The config language
 
-A fleet is a directory: all `*.yaml` and `*.yml` files below it, each with one or more documents. Every document has
-`apiVersion: hyperpod-fleet/v1alpha1`, `kind`, `metadata.name` and `spec`. The order of files, documents and keys never
-matters. Numbers and texts are not converted into each other: quote what is text (`version: "1.34"`). YAML anchors,
-aliases, merge keys and tags are not part of the language. YAML is read as version 1.2: `no` and `on` are text.
+A fleet is a directory: all `*.yaml` and `*.yml` files below it, each with one or more documents. Every
+document has `apiVersion: hyperpod-fleet/v1alpha1`, `kind`, `metadata.name` and `spec`. The order of files,
+documents and keys never matters. Numbers and texts are not converted into each other: quote what is text
+(`version: "1.34"`). YAML anchors, aliases, merge keys and tags are not part of the language. YAML is read as
+version 1.2: `no` and `on` are text.
 
 Names and limits are those of the AWS API, first letter lowered. [quotas.md](quotas.md) says how a quota becomes
 figures. This page is generated from the model (`python3 dev.py golden`).
@@ -49,7 +50,7 @@ PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false
 def type_text(annotation: Any) -> str:
     """Say what may stand in a field."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    words = {
+    words: dict[object, Callable[[], str]] = {
         typing.Annotated: lambda: type_text(arguments[0]),
         typing.Union: lambda: " or ".join(type_text(it) for it in arguments if it is not type(None)),
         types.UnionType: lambda: " or ".join(type_text(it) for it in arguments if it is not type(None)),

@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "k8s": {"config", "governance"},
     "constructs": set[str](),
     "infra": {"config", "governance", "k8s", "constructs"},
-    "cli": {"config", "governance", "k8s", "constructs", "infra"},
+    "live": {"config", "governance", "k8s"},
+    "cli": {"config", "governance", "k8s", "constructs", "infra", "live"},
 }
 """The arrows of the pipeline: a stage, and the stages before it that it may import."""
 

@@ -1,0 +1,1 @@
+"""What talks to AWS or to a cluster; no other stage does."""

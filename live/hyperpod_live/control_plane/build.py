@@ -61,8 +61,8 @@ CRDS = {
 """By Go module: where its CustomResourceDefinitions are. All are modules that Kueue itself is built with."""
 
 KWOK = "sigs.k8s.io/kwok"
-STAGES = "kustomize/stage/pod/fast/*.yaml"
-"""What kwok does to pods; nodes are made ready by us (see `nodes`)."""
+STAGES = "kustomize/stage/*/fast/*.yaml"
+"""What kwok does to nodes and pods. It runs no pod unless there is a stage for nodes too."""
 
 NEEDED_SPACE = 7 * 2**30
 """Bytes of a cold build: module cache 1.2 GB, build cache 3.4 GB, binaries 0.5 GB, and some to spare."""

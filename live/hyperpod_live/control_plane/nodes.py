@@ -55,18 +55,18 @@ def fake_node(
     }
 
 
-def pod_stages(published: Sequence[Object]) -> list[Object]:
-    """Return kwok's stages: pods get ready and are deleted as published, and end after `RUN_SECONDS`.
+def stages(published: Sequence[Object]) -> list[Object]:
+    """Return kwok's stages: as published, but a pod succeeds after its `RUN_SECONDS`.
 
     The published stage ends each pod of a Job at once, so no job would ever hold its quota.
     """
-    stages = []
+    ours = []
     for stage in published:
         spec = stage["spec"]
         if stage["metadata"]["name"] == "pod-complete":
             spec = {**spec, "selector": _RUNNING_WITH_TIME, "delay": _TIME}
-        stages.append({**stage, "spec": spec})
-    return stages
+        ours.append({**stage, "spec": spec})
+    return ours
 
 
 _ANNOTATION = f'.metadata.annotations["{RUN_SECONDS}"]'

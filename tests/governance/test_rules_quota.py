@@ -235,6 +235,18 @@ CASES = [
         ("llm", "2 GPUs", "0 vCPU and 0 memory"),
         {f"{RESEARCH}/quota/0/vCpu": 0},
     ),
+    Case(
+        "a borrow limit beyond what Kubernetes can count",
+        "HPF415",
+        "llm: instanceType: ml.p5.48xlarge",
+        ("llm", "ml.p5.48xlarge", "memory", "20480000000 GiB", "8589934591 GiB"),
+        {
+            f"{STUDIO}/resourceSharingConfig": {
+                "strategy": "LendAndBorrow",
+                "absoluteBorrowLimits": [{"instanceType": P5, "count": 10_000_000}],
+            }
+        },
+    ),
 ]
 
 
@@ -276,3 +288,21 @@ def test_a_misspelt_instance_type_of_a_group_does_not_blame_the_quotas_of_that_t
     files["llm"]["spec"]["allocations"][0]["quota"] = [{"instanceFamily": "g6", "accelerators": 2}]
     found = reviewed(tmp_path, files).findings
     assert [finding.rule for finding in found] == ["HPF101"]
+
+
+@pytest.mark.parametrize("counts", [(5_000_000, 0), (2_500_000, 2_500_000)])
+def test_promises_that_kubernetes_cannot_count_are_an_error_alone_or_together(
+    tmp_path: Path, counts: tuple[int, int]
+) -> None:
+    names = ("llm", "vision")
+    changes = {
+        f"{name}/spec/allocations/1/quota/0/count": count for name, count in zip(names, counts, strict=True)
+    }
+    found = {finding.rule for finding in reviewed(tmp_path, changed(changes)).findings}
+    assert "HPF415" in found
+
+
+def test_the_most_that_kubernetes_counts_is_no_error(tmp_path: Path) -> None:
+    changes = {f"{name}/spec/allocations/1/quota/0/count": 2_000_000 for name in ("llm", "vision")}
+    found = {finding.rule for finding in reviewed(tmp_path, changed(changes)).findings}
+    assert "HPF415" not in found

@@ -487,6 +487,53 @@ def too_many_entries(fleet: ResolvedFleet) -> Iterator[Finding]:
                     )
 
 
+@rule("HPF415", "More than Kubernetes can count")
+def beyond_int64(fleet: ResolvedFleet) -> Iterator[Finding]:
+    """**What it means.** The quotas of all teams for a resource of an instance type, or the most that a team
+    may borrow of it, come to 2^63 - 1 base units or more: 8,589,934,591 GiB of memory.
+
+    **Why it matters.** The API server cuts a larger amount down to that one, so what is stored is not what
+    was applied; and Kueue takes it for no limit at all.
+
+    **Example.** `{instanceType: ml.p5.48xlarge, count: 10000000}`.
+
+    **Fix.** Write the amount that is meant.
+    """
+    members = walk.members_by_name(fleet.config)
+    for cluster in fleet.clusters:
+        for row in _uncountable(cluster):
+            borrows = (row.borrowing_limit or 0) >= service.MAX_AMOUNT
+            amount = row.borrowing_limit if borrows else row.nominal
+            unit, scale = _UNITS.get(row.resource, (row.resource, 1))
+            yield beyond_int64.finding(
+                (_limit_place if borrows else _item_place)(members[cluster.name, row.team], row.flavor),
+                f"with the {_number(amount or 0, scale)} {unit} of {row.flavor} for team {row.team}, cluster"
+                f" {cluster.name} has more than the {service.MAX_AMOUNT // scale} {unit} that can be counted",
+                "write the amount that is meant",
+            )
+            break
+
+
+def _uncountable(cluster: ResolvedCluster) -> Iterator[QuotaRow]:
+    """Rows at which a sum of quotas, or a borrow limit by itself, is past what a quantity holds."""
+    sums: dict[tuple[str, str], int] = {}
+    for row in cluster.governance.rows if cluster.governance else ():
+        key = row.flavor, row.resource
+        sums[key] = sums.get(key, 0) + row.nominal
+        if max(sums[key], row.borrowing_limit or 0) >= service.MAX_AMOUNT:
+            yield row
+
+
+def _limit_place(member: walk.Member, flavor: str) -> Place:
+    """Place of the absolute borrow limit that covers an instance type, else of the percentage."""
+    kind = catalog.instance_type(flavor)
+    limits = member.allocation.resource_sharing_config.absolute_borrow_limits
+    for index, item in enumerate(limits):
+        if quota.matches(kind, item):
+            return member.place("resourceSharingConfig", "absoluteBorrowLimits", index)
+    return member.place("resourceSharingConfig", "borrowLimit")
+
+
 @rule("HPF414", "Accelerators without vCPU or memory", Severity.WARNING)
 def accelerators_alone(fleet: ResolvedFleet) -> Iterator[Finding]:
     """**What it means.** A team is promised accelerators of an instance type, but no vCPU or no memory of it.
@@ -539,5 +586,6 @@ RESOLVED = (
     promised_above_target,
     promised_above_minimum,
     too_many_entries,
+    beyond_int64,
     accelerators_alone,
 )

@@ -24,7 +24,7 @@ from typing import Any, Self
 from hyperpod_live.control_plane import guard, kueue
 from hyperpod_live.control_plane.build import Files, Progress, ensure_built, to_stderr
 from hyperpod_live.control_plane.certificates import Certificates, make_certificates
-from hyperpod_live.control_plane.client import ApiError, Client, holds, require
+from hyperpod_live.control_plane.client import ApiError, Client, require
 from hyperpod_live.control_plane.errors import ControlPlaneError, disk_errors
 from hyperpod_live.control_plane.kubeconfig import Access, write_kubeconfig
 from hyperpod_live.control_plane.nodes import stages
@@ -264,9 +264,8 @@ class ControlPlane:
         hooks = kueue.webhooks_for(self._frameworks, self._files.read("webhooks"), server)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
         require(client.apply_all([namespace, *crds, *hooks]), "Installing Kueue")
-        for crd in crds:
-            # Kueue looks once for its kinds, and exits when one is not served.
-            client.wait(crd["apiVersion"], crd["kind"], crd["metadata"]["name"], until=holds("Established"))
+        # Kueue looks once for its kinds, and exits without one. "Established" comes a little too early.
+        self._until("kube-apiserver", lambda: _listed(client, crds))
 
     def _spawn(self, name: str, *flags: str, cwd: Path | None = None) -> None:
         folder = self._running()
@@ -401,6 +400,21 @@ def _answers(client: Client) -> bool:
         return _listens(int(client.url.rpartition(":")[2])) and client.raw("/readyz")[0] == 200
     except ApiError:
         return False
+
+
+def _listed(client: Client, crds: Sequence[Object]) -> bool:
+    """Tell whether discovery lists every served version of these kinds, and `/apis` their groups."""
+    groups = {each["name"] for each in json.loads(client.raw("/apis")[1])["groups"]}
+    wanted: dict[str, set[str]] = {}
+    for spec in (crd["spec"] for crd in crds):
+        for version in spec["versions"]:
+            if version["served"]:
+                path = f"/apis/{spec['group']}/{version['name']}"
+                wanted.setdefault(path, set()).add(spec["names"]["plural"])
+    return groups >= {crd["spec"]["group"] for crd in crds} and all(
+        plurals <= {each["name"] for each in json.loads(client.raw(path)[1]).get("resources", [])}
+        for path, plurals in wanted.items()
+    )
 
 
 def _kueue_ready(webhook_port: int, health_port: int) -> bool:

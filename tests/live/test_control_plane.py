@@ -250,14 +250,27 @@ def link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def test_without_the_extra_packages_the_import_says_how_to_get_them() -> None:
+    with child(WITHOUT_URLLIB3) as process:
+        _, complaint = process.communicate()
+    assert complaint.splitlines()[-1].startswith("ImportError: A control plane needs more packages")
+
+
+WITHOUT_URLLIB3 = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "urllib3" else find(name)
+import hyperpod_live.control_plane
+"""
+
+
 # Disks
 
 
 def test_a_full_disk_is_a_sentence_before_anything_starts(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ensure_built()
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))  # type: ignore[attr-defined]
+    monkeypatch.setattr(run, "_NEEDED_SPACE", 2**60)
     with pytest.raises(ControlPlaneError, match=r"disk is full .* set TMPDIR to a folder with more"):
         small().start()
     assert list(scratch.iterdir()) == []

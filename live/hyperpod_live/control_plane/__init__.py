@@ -6,7 +6,20 @@
         client.apply_all(objects)
 
 The programs are built once, with Go, into a cache (`ensure_built`).
+
+Importing raises `ImportError` with a sentence for the user on Windows, and without the extra `rehearse`.
 """
+
+import importlib.util
+import sys
+
+if sys.platform == "win32":
+    raise ImportError("A control plane runs on Linux and macOS; on Windows run this inside WSL.")
+if not all(importlib.util.find_spec(name) for name in ("cryptography", "urllib3")):
+    raise ImportError(
+        "A control plane needs more packages: install them with `pip install 'hyperpod-fleet[rehearse]'`, "
+        "then run the same command again."
+    )
 
 from hyperpod_live.control_plane.build import Files, Progress, cache_dir, ensure_built, to_stderr
 from hyperpod_live.control_plane.client import ApiError, Client, Event, Outcome, condition, failures, holds

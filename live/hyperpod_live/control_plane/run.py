@@ -136,7 +136,8 @@ class ControlPlane:
 
     def check(self) -> None:
         """Raise `ControlPlaneError`, with the last lines of its log, if a part has ended by itself."""
-        for part in self._parts.values():
+        # A copy: another thread may start Kueue anew meanwhile.
+        for part in list(self._parts.values()):
             if (code := part.process.poll()) is not None:
                 raise ControlPlaneError(_ended(part, code))
 
@@ -404,7 +405,7 @@ def _answers(client: Client) -> bool:
 
 def _listed(client: Client, crds: Sequence[Object]) -> bool:
     """Tell whether discovery lists every served version of these kinds, and `/apis` their groups."""
-    groups = {each["name"] for each in json.loads(client.raw("/apis")[1])["groups"]}
+    groups = {each["name"] for each in json.loads(client.raw("/apis")[1]).get("groups", [])}
     wanted: dict[str, set[str]] = {}
     for spec in (crd["spec"] for crd in crds):
         for version in spec["versions"]:

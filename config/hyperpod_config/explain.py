@@ -59,20 +59,23 @@ class Explained:
     model: Any = None
 
 
-def document(source: Source, index: int, node: Node) -> Explained:
-    """Validate one document of a source."""
+def document(
+    source: Source, index: int, node: Node, kinds: Mapping[str, type[BaseModel]] = KINDS
+) -> Explained:
+    """Validate one document of a source as one of ``kinds``; a stage after this one may have its own."""
     if not isinstance(node.value, dict):
         return Explained(
             None, "", [] if node.opaque else [findings.not_a_document(node.place, _type_of(node))]
         )
     found = find(node, ("kind",))
     kind, name = _text(found), _text(find(node, ("metadata", "name"))) or ""
-    if kind not in KINDS:
-        return Explained(None, name, [] if found.whole and found.node.opaque else [_unknown_kind(found)])
+    if kind is None or kind not in kinds:
+        unknown = [] if found.whole and found.node.opaque else [_unknown_kind(found, kinds)]
+        return Explained(None, name, unknown)
     try:
-        model = KINDS[kind].model_validate(node.plain(), by_alias=True, by_name=False)
+        model = kinds[kind].model_validate(node.plain(), by_alias=True, by_name=False)
     except ValidationError as error:
-        return Explained(kind, name, list(_Explanation(KINDS[kind], source, index, node).findings(error)))
+        return Explained(kind, name, list(_Explanation(kinds[kind], source, index, node).findings(error)))
     return Explained(kind, name, [], model)
 
 
@@ -80,11 +83,12 @@ def _text(found: Found) -> str | None:
     return found.node.value if found.whole and isinstance(found.node.value, str) else None
 
 
-def _unknown_kind(kind: Found) -> Finding:
+def _unknown_kind(kind: Found, kinds: Mapping[str, type[BaseModel]]) -> Finding:
+    allowed = one_of(kinds)
     if not kind.whole:
-        return findings.unknown_kind(kind.place, f"kind is missing; allowed is {one_of(KINDS)}", "")
-    hint = did_you_mean(kind.node.value, KINDS) or "keep other YAML outside the config directory"
-    return findings.unknown_kind(kind.place, f"kind is {_shown(kind.node)}; allowed is {one_of(KINDS)}", hint)
+        return findings.unknown_kind(kind.place, f"kind is missing; allowed is {allowed}", "")
+    hint = did_you_mean(kind.node.value, kinds) or "keep other YAML outside the config directory"
+    return findings.unknown_kind(kind.place, f"kind is {_shown(kind.node)}; allowed is {allowed}", hint)
 
 
 def _api_version(found: Found) -> Finding:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hyperpod_cli import pipeline, report
 from hyperpod_cli.output import UsageError, emit
@@ -56,12 +57,49 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("out"), metavar="DIR", help="directory to write (default: out)"
     )
 
+    _rehearse_options(_command(commands, "rehearse", "try the config and jobs on a real Kueue", _rehearse))
+
     schema = commands.add_parser("schema", help="print the JSON Schema of the config for editors")
     schema.add_argument(
         "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output"
     )
     schema.set_defaults(run=_schema)
     return parser
+
+
+def _rehearse_options(command: argparse.ArgumentParser) -> None:
+    _format(command, ("text", "json", "junit"))
+    what = command.add_mutually_exclusive_group()
+    files: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "PATH"}
+    what.add_argument("--scenario", **files, help="scenario files, or directories of them")
+    what.add_argument("--job", **files, help="manifests of jobs, or directories of them")
+    command.add_argument("--cluster", help="only this cluster")
+    command.add_argument(
+        "--at",
+        choices=("target", "minimum"),
+        default="target",
+        help="nodes: instanceCount (target, the default) or minInstanceCount",
+    )
+    command.add_argument(
+        "--topology",
+        metavar="N,N,...",
+        help="domains in each domain of the layer above, last the nodes in the lowest (default: 2,2,4)",
+    )
+    command.add_argument(
+        "--timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="most time that a step of a scenario may take to settle (default: 30)",
+    )
+    command.add_argument("--log-dir", type=Path, metavar="DIR", help="keep the logs of the control plane")
+    command.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="use the cluster of this file, with its own Kueue"
+    )
+    command.add_argument("--context", help="context of that file")
+    command.add_argument(
+        "--allow-production", action="store_true", help="use it even if people seem to depend on it"
+    )
 
 
 def _command(
@@ -122,6 +160,15 @@ def _synth(options: argparse.Namespace) -> int:
         sys.stderr.write(report.findings(checked.findings, "text"))
     print(f"wrote {options.out}: {report.summary(checked.findings)}", file=sys.stderr)
     return OK
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    checked = pipeline.check(options.config)
+    if checked.resolved is None:
+        return _refuse(checked)
+    from hyperpod_cli import rehearse  # noqa: PLC0415  (loads the clients of live clusters)
+
+    return OK if rehearse.run(options, checked) else FINDINGS
 
 
 def _schema(options: argparse.Namespace) -> int:

@@ -254,7 +254,8 @@ class _Resolver:
             if idle:
                 queues.append(self.queue(naming.SAGEMAKER_IDLE_QUEUE, None, idle))
             # A live ClusterQueue lists every flavor of the cluster, with nothing in those it has no quota of.
-            queues = [_covering(queue, flavors, queues) for queue in queues]
+            resources = _every_resource(flavors, queues)
+            queues = [_covering(queue, flavors, resources) for queue in queues]
         return tuple(sorted((_aligned(queue) for queue in queues), key=lambda queue: queue.name))
 
     def cluster_queue(self, member: _Member) -> ClusterQueue:
@@ -385,14 +386,19 @@ def _aligned(queue: ClusterQueue) -> ClusterQueue:
     return replace(queue, resources=resources, flavors=_align(queue.flavors, resources))
 
 
-def _covering(queue: ClusterQueue, flavors: Sequence[Flavor], queues: Sequence[ClusterQueue]) -> ClusterQueue:
-    """The queue with every flavor of the cluster, and every resource that any queue or flavor has."""
-    own = {flavor.flavor: flavor for flavor in queue.flavors}
-    resources = {entry.resource for other in queues for flavor in other.flavors for entry in flavor.resources}
+def _every_resource(flavors: Iterable[Flavor], queues: Iterable[ClusterQueue]) -> tuple[str, ...]:
+    """Every resource that any queue or flavor has."""
+    resources = {entry.resource for queue in queues for flavor in queue.flavors for entry in flavor.resources}
     for flavor in flavors:
         resources.update(quota.instance_amounts(catalog.instance_type(flavor.instance_type)))
+    return tuple(sorted(resources))
+
+
+def _covering(queue: ClusterQueue, flavors: Sequence[Flavor], resources: tuple[str, ...]) -> ClusterQueue:
+    """The queue with every flavor of the cluster, and those resources in each."""
+    own = {flavor.flavor: flavor for flavor in queue.flavors}
     every = [own.get(flavor.name) or FlavorQuota(flavor.name, ()) for flavor in flavors]
-    return replace(queue, flavors=_align(every, tuple(sorted(resources))))
+    return replace(queue, flavors=_align(every, resources))
 
 
 def _compute_quota(member: _Member) -> ComputeQuota:

@@ -56,6 +56,8 @@ LabelValue = Annotated[
 TagKey = Annotated[str, StringConstraints(pattern=r"^[\w\s.:/=+\-@]+$", min_length=1, max_length=128)]
 TagValue = Annotated[str, StringConstraints(pattern=r"^[\w\s.:/=+\-@]*$", max_length=256)]
 Tags = Annotated[dict[TagKey, TagValue], Field(max_length=50)]
+ServiceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+$")]
+"""An AWS service as its endpoint names it: ``ecr.api``."""
 InstanceCount = Annotated[int, Field(ge=0, le=6758)]
 QuotaInteger = Annotated[int, Field(ge=0, le=10_000_000)]
 QuotaNumber = Annotated[float, Field(ge=0, le=10_000_000)]
@@ -123,7 +125,7 @@ class CreateNetwork(Model):
         description="The one zone of the nodes (EFA stays in a zone); the first zone if absent.",
     )
     nat_gateway: Toggle = Field("Enabled", description="Disabled makes a network without a way out.")
-    interface_endpoints: list[Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+$")]] | None = Field(
+    interface_endpoints: list[ServiceName] | None = Field(
         None,
         description="AWS services with an interface endpoint (ecr.api); if absent, none beside a NAT gateway, "
         "and without one all that nodes need.",
@@ -494,7 +496,7 @@ class InstanceGroup(NodeGroup):
     slurm_config: SlurmConfig | None = Field(None, description="Part in a Slurm cluster.")
     capacity_requirements: CapacityRequirements | None = Field(None, description="Spot or on-demand.")
     network_interface: NetworkInterface | None = Field(None, description="EFA interface.")
-    # CloudFormation has no scheduled updates of restricted groups yet, so only ordinary groups have this field.
+    # CloudFormation has no scheduled updates of restricted groups yet.
     scheduled_update_config: ScheduledUpdateConfig | None = Field(None, description="Scheduled AMI updates.")
     image_id: Annotated[str, StringConstraints(pattern=r"^(ami-[0-9a-fA-F]{8,17}|default)$")] | None = Field(
         None, description="AMI, or default."

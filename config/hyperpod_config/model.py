@@ -127,8 +127,8 @@ class CreateNetwork(Model):
     nat_gateway: Toggle = Field("Enabled", description="Disabled makes a network without a way out.")
     interface_endpoints: list[ServiceName] | None = Field(
         None,
-        description="AWS services with an interface endpoint (ecr.api); if absent, none beside a NAT gateway, "
-        "and without one all that nodes need.",
+        description="AWS services with an interface endpoint (ecr.api). If absent, none beside NAT, "
+        "and without it all that nodes need.",
     )
 
 

@@ -117,9 +117,13 @@ def _synth(options: argparse.Namespace) -> int:
         return _refuse(checked)
     from hyperpod_cli.synth import synth  # noqa: PLC0415  (loads jsii)
 
-    synth(checked.resolved, options.config, options.out)
-    if checked.findings:
-        sys.stderr.write(report.findings(checked.findings, "text"))
+    sys.stderr.write(report.findings(checked.findings, "text"))
+    try:
+        synth(checked.resolved, options.config, options.out)
+    except ValueError as error:
+        # What a stage refuses although no rule looks for it: a limit of Helm or Kueue, a chart's content.
+        print(f"{options.config}: {error}", file=sys.stderr)
+        return FINDINGS
     print(f"wrote {options.out}: {report.summary(checked.findings)}", file=sys.stderr)
     return OK
 

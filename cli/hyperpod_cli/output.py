@@ -73,6 +73,8 @@ def replacing(directory: Path, entries: frozenset[str]) -> Iterator[Path]:
         fresh.chmod(0o777 & ~_umask())
         yield fresh
         _swap(fresh, directory)
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

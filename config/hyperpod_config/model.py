@@ -80,24 +80,25 @@ class Model(BaseModel):
 
 def _require_one(model: Model, *names: str, at_least: bool = False) -> None:
     """Raise unless exactly one (or, with ``at_least``, one or more) of the named fields is set."""
-    fields = type(model).model_fields
     given = [name for name in names if getattr(model, name) is not None]
+    if len(given) == 1 or (given and at_least):
+        return
+    fields = type(model).model_fields
     aliases = ", ".join(str(fields[name].alias) for name in names)
     if not given:
         amount = "at least one of" if at_least else "exactly one of"
         raise PydanticCustomError(
             "one_of_missing", "needs {amount} {names}", {"amount": amount, "names": aliases}
         )
-    if len(given) > 1 and not at_least:
-        raise PydanticCustomError(
-            "one_of_many",
-            "{given} exclude each other: set exactly one of {names}",
-            {
-                "given": " and ".join(str(fields[name].alias) for name in given),
-                "names": aliases,
-                "field": (str(fields[given[1]].alias),),
-            },
-        )
+    raise PydanticCustomError(
+        "one_of_many",
+        "{given} exclude each other: set exactly one of {names}",
+        {
+            "given": " and ".join(str(fields[name].alias) for name in given),
+            "names": aliases,
+            "field": (str(fields[given[1]].alias),),
+        },
+    )
 
 
 class Origin(Protocol):

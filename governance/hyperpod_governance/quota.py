@@ -14,8 +14,8 @@ first of the group's instance requirements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from hyperpod_config.model import QuotaItem
 from hyperpod_governance import catalog
@@ -27,8 +27,7 @@ Amounts = dict[str, int]
 """Base units by resource name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """A quota item, or its share, on one instance type. ``whole`` marks a grant of whole instances."""
 
     instance_type: str
@@ -132,11 +131,11 @@ def _fine_shares(
         _PARTITION: (item.accelerator_partition.count if item.accelerator_partition else None, 1),
     }
     shares: dict[str, _Shares] = {kind.name: {} for kind in kinds}
+    # When no node of the kind is there yet, one of each type stands for the proportion.
+    present = counts if any(counts.values()) else dict.fromkeys(counts, 1)
     for figure, (amount, unit) in stated.items():
         if amount is None:
             continue
-        # When no node of the kind is there yet, one of each type stands for the proportion.
-        present = counts if any(counts.values()) else dict.fromkeys(counts, 1)
         weights = [(kind.name, present[kind.name] * _weight(kind, figure)) for kind in kinds]
         for name, share in split(amount, unit, weights).items():
             shares[name][figure] = share

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from hyperpod_config.model import Allocation, Cluster, Department, Fleet, Governance, InstanceGroup, Team
 from hyperpod_governance import catalog, naming, quota, service
@@ -123,31 +124,33 @@ def flavor_quotas(
     sharing = allocation.resource_sharing_config
     borrow_grants = [grant for item in sharing.absolute_borrow_limits for grant in quota.grants(item, nodes)]
     nominal, absolute = quota.total(grants), quota.total(borrow_grants)
+    percentage = borrow_limit(allocation)
     quotas = []
     for flavor in sorted({*nominal, *absolute}):
         own, limits = nominal.get(flavor, {}), absolute.get(flavor, {})
-        resources = tuple(
-            _resource_quota(allocation, resource, own.get(resource, 0), limits.get(resource))
+        resources = [
+            _resource_quota(
+                sharing.strategy, percentage, resource, own.get(resource, 0), limits.get(resource)
+            )
             for resource in sorted({*own, *limits})
-        )
-        quotas.append(FlavorQuota(naming.flavor(flavor), resources))
+        ]
+        quotas.append(FlavorQuota(naming.flavor(flavor), tuple(resources)))
     return grants, borrow_grants, tuple(quotas)
 
 
 def _resource_quota(
-    allocation: Allocation, resource: str, nominal: int, absolute: int | None
+    strategy: str, percentage: int, resource: str, nominal: int, absolute: int | None
 ) -> ResourceQuota:
     """Limits of one resource.
 
     [I] Lend is "borrow nothing", DontLend is "borrow and lend nothing". [I] an absolute limit stands in for
     the percentage where it names the resource; where it does not, a percentage applies only if it is stated.
     """
-    sharing = allocation.resource_sharing_config
-    if sharing.strategy != "LendAndBorrow":
-        return ResourceQuota(resource, nominal, 0, 0 if sharing.strategy == "DontLend" else None)
+    if strategy != "LendAndBorrow":
+        return ResourceQuota(resource, nominal, 0, 0 if strategy == "DontLend" else None)
     if absolute is not None:
         return ResourceQuota(resource, nominal, absolute, None)
-    return ResourceQuota(resource, nominal, quota.percent(nominal, resource, borrow_limit(allocation)), None)
+    return ResourceQuota(resource, nominal, quota.percent(nominal, resource, percentage), None)
 
 
 def borrow_limit(allocation: Allocation) -> int:
@@ -202,10 +205,12 @@ class _Resolver:
         return _Member(team, allocation, tuple(grants), tuple(borrow_grants), flavors)
 
     def rows(self, member: _Member) -> Iterable[QuotaRow]:
+        cluster, team = self.cluster.name, member.team.name
         for flavor in member.flavors:
+            name = flavor.flavor
             for entry in flavor.resources:
                 limits = (entry.nominal, entry.borrowing_limit, entry.lending_limit)
-                yield QuotaRow(self.cluster.name, member.team.name, flavor.flavor, entry.resource, *limits)
+                yield QuotaRow(cluster, team, name, entry.resource, *limits)
 
     # --- flavors and topologies
 
@@ -374,15 +379,20 @@ def _align(
     aligned = []
     for flavor in flavors:
         own = {entry.resource: entry for entry in flavor.resources}
-        entries = tuple(
-            own.get(resource) or ResourceQuota(resource, 0, borrowing_limit, None) for resource in resources
-        )
-        aligned.append(FlavorQuota(flavor.flavor, entries))
+        entries = [own.get(resource) or _nothing(resource, borrowing_limit) for resource in resources]
+        aligned.append(FlavorQuota(flavor.flavor, tuple(entries)))
     return tuple(aligned)
+
+
+@cache
+def _nothing(resource: str, borrowing_limit: int | None) -> ResourceQuota:
+    return ResourceQuota(resource, 0, borrowing_limit, None)
 
 
 def _aligned(queue: ClusterQueue) -> ClusterQueue:
     resources = _resources(queue.flavors)
+    if queue.resources == resources:
+        return queue
     return replace(queue, resources=resources, flavors=_align(queue.flavors, resources))
 
 
@@ -398,7 +408,7 @@ def _covering(queue: ClusterQueue, flavors: Sequence[Flavor], resources: tuple[s
     """The queue with every flavor of the cluster, and those resources in each."""
     own = {flavor.flavor: flavor for flavor in queue.flavors}
     every = [own.get(flavor.name) or FlavorQuota(flavor.name, ()) for flavor in flavors]
-    return replace(queue, flavors=_align(every, resources))
+    return replace(queue, resources=resources, flavors=_align(every, resources))
 
 
 def _compute_quota(member: _Member) -> ComputeQuota:

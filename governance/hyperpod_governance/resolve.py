@@ -124,7 +124,7 @@ def flavor_quotas(
     sharing = allocation.resource_sharing_config
     borrow_grants = [grant for item in sharing.absolute_borrow_limits for grant in quota.grants(item, nodes)]
     nominal, absolute = quota.total(grants), quota.total(borrow_grants)
-    percentage = borrow_limit(allocation)
+    strategy, percentage = sharing.strategy, borrow_limit(allocation)
     quotas = []
     for flavor in sorted({*nominal, *absolute}):
         own, limits = nominal.get(flavor, {}), absolute.get(flavor, {})

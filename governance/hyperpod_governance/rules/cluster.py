@@ -583,7 +583,7 @@ def chart_cannot_reach(fleet: Fleet) -> Iterator[Finding]:
 
     **Example.** `endpointPublicAccess: Disabled` without `dependencies`.
 
-    **Fix.** Give the chart as a directory (`dependencies: {path: ...}`), which is installed from inside the VPC,
+    **Fix.** Give the chart as a directory (`dependencies: {path: ...}`), installed from inside the VPC,
     or install it yourself and say `dependencies: {install: Disabled}`.
     """
     for cluster in fleet.clusters:

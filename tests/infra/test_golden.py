@@ -47,7 +47,7 @@ class TestSnapshots:
         self, rendered: dict[str, str]
     ) -> None:
         for name, text in rendered.items():
-            assert re.findall(r"[0-9a-f]{64}|/tmp/", text) == [], name
+            assert re.findall(r"\b[0-9a-f]{64}\b|/tmp/", text) == [], name
             if name.startswith("templates/"):
                 resources = list(yaml.safe_load(text)["Resources"])
                 assert resources == sorted(resources), name

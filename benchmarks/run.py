@@ -116,7 +116,9 @@ def validate(bench: Bench) -> None:
     """`hpf validate` beside the bare C parse of the same files."""
     config = str(bench.fleet(bench.teams, "kueue"))
     troubled = str(bench.fleet(bench.teams, "kueue", findings=True))
-    hpf = [sys.executable, "-m", "hyperpod_cli.main", "validate"]
+    # What the installed `hpf` script does.
+    start = "import sys; from hyperpod_cli.main import main; sys.exit(main())"
+    hpf = [sys.executable, "-c", start, "validate"]
     least = bench.race(
         bench.rounds,
         {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ryaml import loads_all  # type: ignore[attr-defined]  # its stub hides what it documents
 
@@ -31,8 +31,7 @@ class Loaded:
     sound: Fleet | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A document that says what it is, whether or not the rest of it is right."""
 
     kind: str
@@ -104,7 +103,7 @@ def _unreadable(path: str, reason: str) -> Finding:
 
 def _source(path: str) -> Source | Finding:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  (see source._walk)
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  (see source._walk)
             data = file.read()
     except OSError as error:
         return _unreadable(path, error.strerror or str(error))

@@ -5,8 +5,7 @@ one up. Limits come from the service model of botocore 1.44.5 unless a comment n
 is checked here; what a value means for the fleet is checked by the rules of ``hyperpod_governance``.
 """
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: pydantic would compile the text of every annotation again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self

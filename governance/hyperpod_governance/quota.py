@@ -194,7 +194,10 @@ def total(found: Iterable[Grant]) -> dict[str, Amounts]:
     """Sum of grants: base units by instance type and resource, both sorted."""
     sums: dict[str, Amounts] = {}
     for grant in found:
-        amounts = sums.setdefault(grant.instance_type, {})
+        amounts = sums.get(grant.instance_type)
+        if amounts is None:
+            sums[grant.instance_type] = dict(grant.amounts)
+            continue
         for resource, amount in grant.amounts.items():
             amounts[resource] = amounts.get(resource, 0) + amount
     return {name: dict(sorted(sums[name].items())) for name in sorted(sums)}

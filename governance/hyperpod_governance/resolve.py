@@ -130,7 +130,7 @@ def flavor_quotas(
         own, limits = nominal.get(flavor, {}), absolute.get(flavor, {})
         resources = [
             _resource_quota(strategy, percentage, resource, own.get(resource, 0), limits.get(resource))
-            for resource in sorted({*own, *limits})
+            for resource in (sorted({*own, *limits}) if limits else own)
         ]
         quotas.append(FlavorQuota(naming.flavor(flavor), tuple(resources)))
     return grants, borrow_grants, tuple(quotas)

@@ -366,19 +366,23 @@ def _number(amount: int | Fraction, scale: int) -> str:
     return f"{float(Fraction(amount) / scale):.2f}".rstrip("0").rstrip(".")
 
 
-def _share(row: QuotaRow) -> tuple[str, int | Fraction]:
-    """Resource and amount of a row; MIG slices are the part of a GPU that the API takes them for."""
-    if not row.resource.startswith(_MIG_PREFIX):
-        return row.resource, row.nominal
-    slices = catalog.mig_slices(row.resource.removeprefix("nvidia.com/"))
-    return GPU, Fraction(row.nominal * slices, catalog.MIG_SLICES_PER_GPU)
+def _share(resource: str, nominal: int) -> tuple[str, int | Fraction]:
+    """Resource and amount of a quota; MIG slices are the part of a GPU that the API takes them for."""
+    if not resource.startswith(_MIG_PREFIX):
+        return resource, nominal
+    slices = catalog.mig_slices(resource.removeprefix("nvidia.com/"))
+    return GPU, Fraction(nominal * slices, catalog.MIG_SLICES_PER_GPU)
 
 
 def _excesses(cluster: ResolvedCluster, *, minimum: bool) -> Iterator[_Excess]:
-    promised: dict[str, dict[str, int | Fraction]] = {}
+    rows: dict[tuple[str, str], int] = {}
     for row in cluster.governance.rows if cluster.governance else ():
-        amounts = promised.setdefault(row.flavor, {})
-        resource, amount = _share(row)
+        key = row.flavor, row.resource
+        rows[key] = rows.get(key, 0) + row.nominal
+    promised: dict[str, dict[str, int | Fraction]] = {}
+    for (flavor, name), nominal in rows.items():
+        amounts = promised.setdefault(flavor, {})
+        resource, amount = _share(name, nominal)
         amounts[resource] = amounts.get(resource, 0) + amount
     for capacity in cluster.capacity:
         available = capacity.minimum if minimum else capacity.target
@@ -420,7 +424,7 @@ def _contributors(cluster: ResolvedCluster, flavor: str, resource: str) -> list[
     """Teams and what they are promised of a resource, the largest amount first."""
     amounts: dict[str, int | Fraction] = {}
     for row in cluster.governance.rows if cluster.governance else ():
-        name, amount = _share(row)
+        name, amount = _share(row.resource, row.nominal)
         if row.flavor == flavor and name == resource and amount:
             amounts[row.team] = amounts.get(row.team, 0) + amount
     ordered = sorted(amounts, key=lambda team: (-amounts[team], team))
@@ -449,8 +453,9 @@ def promised_above_minimum(fleet: ResolvedFleet) -> Iterator[Finding]:
     for cluster in fleet.clusters:
         if cluster.config.spec.node_provisioning_mode is None:
             continue
-        already = {excess.capacity.flavor for excess in _excesses(cluster, minimum=False)}
-        for excess in _excesses(cluster, minimum=True):
+        found = list(_excesses(cluster, minimum=True))
+        already = {excess.capacity.flavor for excess in _excesses(cluster, minimum=False)} if found else set()
+        for excess in found:
             flavor = excess.capacity.flavor
             if flavor in already:
                 continue
@@ -527,7 +532,7 @@ def _by_flavor(rows: Iterable[QuotaRow]) -> dict[tuple[str, str], dict[str, int 
     found: dict[tuple[str, str], dict[str, int | Fraction]] = {}
     for row in rows:
         amounts = found.setdefault((row.team, row.flavor), {})
-        resource, amount = _share(row)
+        resource, amount = _share(row.resource, row.nominal)
         amounts[resource] = amounts.get(resource, 0) + amount
     return found
 

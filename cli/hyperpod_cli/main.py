@@ -6,12 +6,14 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hyperpod_cli import pipeline, report
-from hyperpod_cli.output import UsageError, emit
+from hyperpod_cli.output import FINDING_FORMATS, QUOTA_FORMATS, UsageError, emit
+
+if TYPE_CHECKING:
+    from hyperpod_cli.pipeline import Checked
 
 OK, FINDINGS, USAGE = 0, 1, 2
 
@@ -20,8 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        with _no_collection():
-            return int(options.run(options))
+        return int(options.run(options))
     except UsageError as error:
         print(f"hpf: {error}", file=sys.stderr)
         return USAGE
@@ -34,16 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from looking through the whole fleet again and again, and at the end.
+def _check(directory: Path) -> Checked:
+    """Check a config directory without garbage collection.
 
-    A fleet is many objects and no cycle: looking takes a sixth of `hpf validate` (docs/performance.md).
+    A fleet is many objects and no cycle: to look through them again and again, and once more at the end,
+    takes a sixth of `hpf validate` (docs/performance.md).
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        from hyperpod_cli import pipeline  # noqa: PLC0415  (`hpf --help` does without the models)
+
+        return pipeline.check(directory)
     finally:
         gc.freeze()
         if enabled:
@@ -57,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     validate = _command(commands, "validate", "check the config; exit 1 on errors", _validate)
-    _format(validate, report.FINDING_FORMATS)
+    _format(validate, FINDING_FORMATS)
     validate.add_argument(
         "--fail-on",
         choices=("error", "warning"),
@@ -66,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     quotas = _command(commands, "quotas", "show who may use how much", _quotas)
-    _format(quotas, report.QUOTA_FORMATS)
+    _format(quotas, QUOTA_FORMATS)
     quotas.add_argument("--cluster", help="only this cluster")
     quotas.add_argument("--team", help="only this team")
 
@@ -102,7 +105,9 @@ def _format(command: argparse.ArgumentParser, formats: Sequence[str]) -> None:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    checked = pipeline.check(options.config)
+    checked = _check(options.config)
+    from hyperpod_cli import report  # noqa: PLC0415  (after _check, which loads the models faster)
+
     color = options.output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     emit(report.findings(checked.findings, options.format, color), options.output)
     print(f"{options.config}: {report.summary(checked.findings)}", file=sys.stderr)
@@ -113,7 +118,9 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _quotas(options: argparse.Namespace) -> int:
-    checked = pipeline.check(options.config)
+    checked = _check(options.config)
+    from hyperpod_cli import report  # noqa: PLC0415  (after _check, which loads the models faster)
+
     if checked.resolved is None:
         return _refuse(checked)
     rows = [
@@ -131,9 +138,10 @@ def _quotas(options: argparse.Namespace) -> int:
 
 
 def _synth(options: argparse.Namespace) -> int:
-    checked = pipeline.check(options.config)
+    checked = _check(options.config)
     if checked.resolved is None:
         return _refuse(checked)
+    from hyperpod_cli import report  # noqa: PLC0415  (see _check)
     from hyperpod_cli.synth import synth  # noqa: PLC0415  (loads jsii)
 
     sys.stderr.write(report.findings(checked.findings, "text"))
@@ -154,8 +162,10 @@ def _schema(options: argparse.Namespace) -> int:
     return OK
 
 
-def _refuse(checked: pipeline.Checked) -> int:
+def _refuse(checked: Checked) -> int:
     """Say why nothing was made of the config."""
+    from hyperpod_cli import report  # noqa: PLC0415  (see _check)
+
     sys.stderr.write(report.findings(checked.findings, "text"))
     print(f"{checked.directory}: {report.summary(checked.findings)}", file=sys.stderr)
     return USAGE if checked.broken else FINDINGS

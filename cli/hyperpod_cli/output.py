@@ -11,6 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+FINDING_FORMATS = ("text", "json", "github")
+"""Formats of findings."""
+QUOTA_FORMATS = ("text", "json", "markdown")
+"""Formats of quotas."""
+
 
 class UsageError(Exception):
     """Something the user asked for that cannot be done; the message says what to do instead (exit code 2)."""

@@ -145,7 +145,7 @@ def _archived_chart_yaml(path: Path) -> bytes | None:
             content = archive.extractfile(top[0]) if top else None
             return content.read() if content else None
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no archive of a chart: {error}; download it again") from error
+        raise ValueError(f"{path} is no archive of a chart; download it again") from error
 
 
 def _chart_yaml(path: Path, content: bytes) -> dict[str, Any]:

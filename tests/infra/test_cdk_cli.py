@@ -32,6 +32,7 @@ def cdk(cdk_cli: list[str], tmp_path_factory: pytest.TempPathFactory) -> Cdk:
 def test_synth_gives_the_templates_of_hpf_synth(cdk: Cdk, tmp_path: Path) -> None:
     done = cdk("synth", "--quiet", "--output", tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
     made = {
         path.name.removesuffix(".template.json"): path.read_text()
         for path in tmp_path.glob("*.template.json")

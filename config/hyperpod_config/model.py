@@ -448,7 +448,9 @@ class DeploymentConfig(Model):
 class ScheduledUpdateConfig(Model):
     """When HyperPod updates the AMI by itself."""
 
-    schedule_expression: str = Field(min_length=1, max_length=256, description="cron(...) expression, UTC.")
+    schedule_expression: Annotated[str, StringConstraints(pattern=r"^cron\(.+\)$", max_length=256)] = Field(
+        description="cron(...) expression, UTC."
+    )
     deployment_config: DeploymentConfig | None = Field(None, description="How the update is rolled out.")
 
 

@@ -1,8 +1,8 @@
 """Measure the speed targets side by side in one run: `python benchmarks/run.py [--quick] [SECTION ...]`.
 
 Commands are whole processes and take turns, so that a busy machine is busy for all of them; the first round
-is dropped (it compiles and fills caches). Ratios are of the least time of each, which other work disturbs
-the least. See docs/performance.md for what the sections mean.
+is dropped (it compiles and fills caches). Ratios are of the least processor time of each, Node's included,
+which other work disturbs the least. See docs/performance.md for what the sections mean.
 """
 
 from __future__ import annotations
@@ -134,7 +134,6 @@ def validate(bench: Bench) -> None:
     print(f"  in one process: parse {inside['parse'] * 1000:.1f} ms, check {inside['check'] * 1000:.1f} ms")
     heavy = [name for name, found in bench.inside("imported", Path(config)).items() if found]
     print(f"  heavy modules imported by validate: {', '.join(heavy) or 'none'}")
-    # Processor time: both are one process that never waits, and other work on the machine is not in it.
     bench.judge("validate, whole process", least["hpf validate"].cpu / least["yaml.CSafeLoader"].cpu, 2)
     bench.judge("validate, in one process", inside["check"] / inside["parse"], 2)
     bench.judge("validate imports neither jsii nor boto3", float(bool({"jsii", "boto3"} & {*heavy})), 0)
@@ -171,7 +170,7 @@ def synth(bench: Bench) -> None:
     variables = {"CHARTS": str(charts)}
     least = bench.race(rounds, commands, variables)
     _same(ours, by_hand)
-    bench.judge("synth of the example, python", least["app.py"].wall / least["by hand"].wall, 1.3)
+    bench.judge("synth of the example, python", least["app.py"].cpu / least["by hand"].cpu, 1.3)
     cdk = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
     if not cdk.exists():
         print("  no node_modules: `cdk synth` itself was not measured (npm ci)")
@@ -186,7 +185,7 @@ def synth(bench: Bench) -> None:
     least = bench.race(rounds, commands, variables)
     bench.judge(
         "synth of the example, cdk synth",
-        least["cdk synth, app.py"].wall / least["cdk synth, by hand"].wall,
+        least["cdk synth, app.py"].cpu / least["cdk synth, by hand"].cpu,
         1.3,
     )
 

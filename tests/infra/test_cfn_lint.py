@@ -14,7 +14,7 @@ from cfnlint.api import lint  # type: ignore[import-untyped]
 from cfnlint.core import get_rules  # type: ignore[import-untyped]
 from cfnlint.match import Match  # type: ignore[import-untyped]
 from cfnlint.rules import RulesCollection  # type: ignore[import-untyped]
-from infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks
+from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks
 
 from hyperpod_governance import service
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from infra_fleets import FLEETS, resolved
 from pydantic import BaseModel
+from tests.infra.infra_fleets import FLEETS, resolved
 
 from hyperpod_config.model import KINDS, Document, Model
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from infra_fleets import EXAMPLE, ROOT
+from tests.infra.infra_fleets import EXAMPLE, ROOT
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks, synthesize
+from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks, synthesize
 
 from hyperpod_config.model import Fleet, Team
 from hyperpod_governance.resolve import resolve

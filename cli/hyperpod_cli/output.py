@@ -35,10 +35,14 @@ def emit(text: str, output: Path | None) -> None:
         sys.stdout.flush()
         return
     try:
-        with _beside(output) as fresh:
+        if output.exists() and not output.is_file():
+            # A pipe or a device, such as /dev/null: it is written to, not replaced.
+            output.write_text(text, "utf-8", "backslashreplace", newline="\n")
+            return
+        with _beside(output.resolve()) as fresh:
             fresh.write_text(text, "utf-8", "backslashreplace", newline="\n")
             fresh.chmod(0o666 & ~_umask())
-            fresh.replace(output)
+            fresh.replace(output.resolve())
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
 

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -343,3 +344,24 @@ def test_whatever_the_files_hold_the_answer_is_findings_or_quotas(files: dict[Pa
         assert code in (0, 1, 2)
         assert (code == 0) == ("error" not in severities)
         assert main(["quotas", f"{directory}/config", "--format", "json", "--output", str(out)]) == code
+
+
+def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text("utf-8")))
+    reader.start()
+    assert main(["schema", "--output", str(pipe)]) == 0
+    reader.join(timeout=10)
+    assert pipe.is_fifo()
+    assert got[0].startswith("{")
+
+
+def test_a_link_stays_a_link_to_the_file_that_is_written(tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "schema.json")
+    (tmp_path / "schema.json").write_text("old")
+    assert main(["schema", "--output", str(link)]) == 0
+    assert link.is_symlink()
+    assert (tmp_path / "schema.json").read_text("utf-8").startswith("{")

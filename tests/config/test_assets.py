@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str, int, str]] = {
     "the older way to set up Slurm": (
         lambda it: (it / "slurm" / "provisioning_parameters.json").write_text("{}"),
         "HPF022",
-        31,
+        32,
         "provisioning_parameters.json must not be uploaded",
     ),
 }
@@ -103,11 +103,3 @@ def test_a_mistake_is_found_at_the_field_that_names_the_file(
     found = list(check(fleet, directory))
     assert [(it.rule, it.place.line) for it in found] == [(rule, line)]
     assert words in found[0].message
-
-
-def test_the_older_way_is_no_mistake_beside_an_eks_script(tmp_path: Path) -> None:
-    directory = prepare(tmp_path)
-    (directory / "scripts" / "provisioning_parameters.json").write_text("{}")
-    fleet = load(directory).fleet
-    assert fleet is not None
-    assert list(check(fleet, directory)) == []

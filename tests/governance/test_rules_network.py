@@ -140,7 +140,7 @@ def test_a_mistake_gives_its_finding_and_no_other(case: Case, tmp_path: Path) ->
     "changes",
     [
         {f"{CREATE}/cidr": "10.192.0.0/22"},
-        {"research/spec/orchestrator/eks/publicAccessCidrs": ["0.0.0.0/0", "198.51.100.7/32"]},
+        {"research/spec/orchestrator/eks/publicAccessCidrs": ["0.0.0.0/0", "198.51.100.7/32"], **NO_CHART},
         {f"{CREATE}/availabilityZones": ["us-east-1a", "us-east-1b"]}
         | {f"{CREATE}/nodeAvailabilityZone": "us-east-1b"},
         {"pretrain/spec/network": {"existing": EXISTING}},

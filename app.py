@@ -8,15 +8,16 @@ from hyperpod_cli.synth import use_packaged_node
 
 use_packaged_node()
 
-from aws_cdk import App  # noqa: E402  (jsii reads JSII_NODE when it is imported)
+from hyperpod_infra.app import add_stacks, new_app  # noqa: E402  (jsii reads JSII_NODE when it is imported)
 
-from hyperpod_infra.app import add_stacks  # noqa: E402
-
-app = App()
+app = new_app()
 directory = Path(app.node.try_get_context("config") or "config")
 checked = pipeline.check(directory)
 sys.stderr.write(report.findings(checked.findings, "text"))
 if checked.resolved is None:
     sys.exit(f"{directory}: {report.summary(checked.findings)}")
-add_stacks(app, checked.resolved, directory)
+try:
+    add_stacks(app, checked.resolved, directory)
+except ValueError as error:
+    sys.exit(f"{directory}: {error}")
 app.synth()

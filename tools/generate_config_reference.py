@@ -30,6 +30,9 @@ documents and keys never matters. Numbers and texts are not converted into each 
 (`version: "1.34"`). YAML anchors, aliases, merge keys and tags are not part of the language. YAML is read as
 version 1.2: `no` and `on` are text.
 
+Because every YAML file below the directory is read, keep a Helm chart or other YAML outside of it, or in a
+hidden directory (`.charts/`). Scripts may lie beside the documents.
+
 Names and limits are those of the AWS API, first letter lowered. [quotas.md](quotas.md) says how a quota
 becomes figures. This page is generated from the model (`python3 dev.py golden`).
 """

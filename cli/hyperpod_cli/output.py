@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -9,6 +10,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+FINDING_FORMATS = ("text", "json", "github")
+"""Formats of findings."""
+QUOTA_FORMATS = ("text", "json", "markdown")
+"""Formats of quotas."""
 
 
 class UsageError(Exception):
@@ -22,18 +28,34 @@ def emit(text: str, output: Path | None) -> None:
         UsageError: the file cannot be written.
     """
     if output is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # The same bytes on every locale; a file name that is no UTF-8 has its odd bytes escaped.
+            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         sys.stdout.write(text)
         sys.stdout.flush()
         return
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=output.parent, prefix=f".{output.name}.", delete=False, encoding="utf-8", newline="\n"
-        ) as file:
-            file.write(text)
-        Path(file.name).chmod(0o666 & ~_umask())
-        Path(file.name).replace(output)
+        if output.exists() and not output.is_file():
+            # A pipe or a device, such as /dev/null: it is written to, not replaced.
+            output.write_text(text, "utf-8", "backslashreplace", newline="\n")
+            return
+        with _beside(output.resolve()) as fresh:
+            fresh.write_text(text, "utf-8", "backslashreplace", newline="\n")
+            fresh.chmod(0o666 & ~_umask())
+            fresh.replace(output.resolve())
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Give a new file in the directory of ``target``, which is gone afterwards unless it was renamed."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def _umask() -> int:
@@ -73,6 +95,8 @@ def replacing(directory: Path, entries: frozenset[str]) -> Iterator[Path]:
         fresh.chmod(0o777 & ~_umask())
         yield fresh
         _swap(fresh, directory)
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -83,11 +107,12 @@ def _swap(fresh: Path, directory: Path) -> None:
         fresh.rename(directory)
         return
     old = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.old."))
-    directory.rename(old / "was")
     try:
-        fresh.rename(directory)
-    except OSError:
-        (old / "was").rename(directory)
-        raise
+        directory.rename(old / "was")
+        try:
+            fresh.rename(directory)
+        except OSError:
+            (old / "was").rename(directory)
+            raise
     finally:
         shutil.rmtree(old, ignore_errors=True)

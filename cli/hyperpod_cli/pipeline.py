@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hyperpod_config import assets
 from hyperpod_config.findings import Finding, Severity
 from hyperpod_config.load import load
 from hyperpod_governance.model import ResolvedFleet
-from hyperpod_governance.review import review
+from hyperpod_governance.review import review, review_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,15 @@ class Checked:
 def check(directory: Path) -> Checked:
     """Load, check and resolve the fleet in a directory; never raises for what its files hold."""
     loaded = load(directory)
-    if loaded.fleet is None:
-        return Checked(directory, None, loaded.findings, loaded.broken)
-    reviewed = review(loaded.fleet)
-    found = {*loaded.findings, *assets.check(loaded.fleet, directory), *reviewed.findings}
+    found = set(loaded.findings)
+    resolved = None
+    if loaded.fleet is not None:
+        reviewed = review(loaded.fleet)
+        resolved = reviewed.resolved
+        found.update(reviewed.findings, assets.check(loaded.fleet, directory))
+    elif loaded.sound is not None:
+        # What is wrong in the other files is said as well, not only after the first mistakes are mended.
+        found.update(review_part(loaded.sound), assets.check(loaded.sound, directory))
     ordered = tuple(sorted(found, key=lambda it: (it.place, it.rule, it.message, it.hint)))
-    checked = Checked(directory, reviewed.resolved, ordered, broken=False)
-    return Checked(directory, None, ordered, broken=False) if checked.errors else checked
+    checked = Checked(directory, resolved, ordered, loaded.broken)
+    return replace(checked, resolved=None) if checked.errors else checked

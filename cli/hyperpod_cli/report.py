@@ -10,9 +10,6 @@ from hyperpod_config.findings import Finding, Severity
 from hyperpod_governance.model import QuotaRow
 from hyperpod_governance.quantity import format_quantity
 
-FINDING_FORMATS = ("text", "json", "github")
-QUOTA_FORMATS = ("text", "json", "markdown")
-
 _COLUMNS = ("CLUSTER", "TEAM", "FLAVOR", "RESOURCE", "NOMINAL", "MAY BORROW", "MAY LEND")
 _COLORS = {Severity.ERROR: "\033[31m", Severity.WARNING: "\033[33m", Severity.INFO: "\033[36m"}
 

@@ -20,6 +20,7 @@ def synth(fleet: ResolvedFleet, directory: Path, out: Path) -> None:
 
     Raises:
         UsageError: ``out`` cannot be replaced.
+        ValueError: A limit or a file that no rule looks at; the message says what to change.
     """
     with replacing(out, ENTRIES) as fresh:
         write_manifests(fleet, fresh)

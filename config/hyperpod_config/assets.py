@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperpod_config.findings import Finding, Place, rule
-from hyperpod_config.model import Cluster, Fleet, InstanceGroup, LifeCycleConfig
+from hyperpod_config.model import Cluster, Fleet, LifeCycleConfig
 
-FORBIDDEN_IN_SLURM = "provisioning_parameters.json"
+FORBIDDEN = "provisioning_parameters.json"
 
 
 @rule("HPF020", "A file that the config names is not there")
@@ -43,13 +43,13 @@ def bad_script(place: Place, path: Path, problem: str, hint: str) -> Finding:
     return bad_script.finding(place, f"{path} {problem}", hint)
 
 
-@rule("HPF022", "provisioning_parameters.json beside a Slurm lifecycle script")
+@rule("HPF022", "provisioning_parameters.json beside a lifecycle script")
 def provisioning_parameters(place: Place, path: Path) -> Finding:
     """**What it means.** The directory that is uploaded holds a file of the older way to set up Slurm.
 
     **Why it matters.** The API refuses a cluster that has both this file and a Slurm orchestrator: "The
     LifeCycleConfig cannot include both a SLURM Orchestrator Config and a provisioning_parameters.json file
-    simultaneously."
+    simultaneously." On EKS it has no meaning.
 
     **Example.** A copy of the published base config as `sourcePath`.
 
@@ -65,7 +65,7 @@ def check(fleet: Fleet, directory: Path) -> Iterator[Finding]:
         for index, group in enumerate(cluster.spec.instance_groups):
             life_cycle = group.life_cycle_config
             if life_cycle is not None and life_cycle.source_path is not None:
-                yield from _life_cycle(cluster, index, group, life_cycle, directory / life_cycle.source_path)
+                yield from _life_cycle(cluster, index, life_cycle, directory / life_cycle.source_path)
 
 
 def _chart(cluster: Cluster, directory: Path) -> Iterator[Finding]:
@@ -78,9 +78,7 @@ def _chart(cluster: Cluster, directory: Path) -> Iterator[Finding]:
         yield missing_file(place, path, "a Helm chart: it has no Chart.yaml")
 
 
-def _life_cycle(
-    cluster: Cluster, index: int, group: InstanceGroup, life_cycle: LifeCycleConfig, source: Path
-) -> Iterator[Finding]:
+def _life_cycle(cluster: Cluster, index: int, life_cycle: LifeCycleConfig, source: Path) -> Iterator[Finding]:
     at = ("spec", "instanceGroups", index, "lifeCycleConfig")
     if not source.is_dir():
         yield missing_file(cluster.place(*at, "sourcePath"), source, "a directory")
@@ -91,9 +89,8 @@ def _life_cycle(
         yield from _script(cluster.place(*at, field), script)
     else:
         yield missing_file(cluster.place(*at, field), script, "a file")
-    if group.slurm_config is not None:
-        for path in sorted(source.rglob(FORBIDDEN_IN_SLURM)):
-            yield provisioning_parameters(cluster.place(*at, "sourcePath"), path)
+    for path in sorted(source.rglob(FORBIDDEN)):
+        yield provisioning_parameters(cluster.place(*at, "sourcePath"), path)
 
 
 def _script(place: Place, path: Path) -> Iterator[Finding]:

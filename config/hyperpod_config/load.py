@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ryaml import loads_all  # type: ignore[attr-defined]  # its stub hides what it documents
 
@@ -20,17 +20,18 @@ from hyperpod_config.source import Listing, Origin, Source, list_files, position
 class Loaded:
     """What a directory holds: the fleet, and all findings sorted by place.
 
-    `fleet` is None when any finding is an error. `broken` says that the path is no fleet at all (rules HPF001
-    to HPF003), which commands answer with exit code 2; findings within the files of a fleet are exit code 1.
+    `fleet` is None when any finding is an error; `sound` then has the documents that are right by themselves,
+    for rules that ask nothing of the others. `broken` says that the path is no fleet at all (rules HPF001 to
+    HPF003), which commands answer with exit code 2; findings within the files of a fleet are exit code 1.
     """
 
     fleet: Fleet | None
     findings: tuple[Finding, ...]
     broken: bool = False
+    sound: Fleet | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A document that says what it is, whether or not the rest of it is right."""
 
     kind: str
@@ -76,7 +77,7 @@ def load(directory: Path) -> Loaded:
         reading.findings.append(findings.no_fleet(here))
     found = tuple(sorted(reading.findings, key=lambda it: (it.place, it.rule, it.message, it.hint)))
     if not fleets or any(finding.severity is Severity.ERROR for finding in found):
-        return Loaded(None, found, broken)
+        return Loaded(None, found, broken, _sound(reading.entries))
     return Loaded(_fleet(reading.entries), found)
 
 
@@ -102,7 +103,7 @@ def _unreadable(path: str, reason: str) -> Finding:
 
 def _source(path: str) -> Source | Finding:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  (see source._walk)
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  (see source._walk)
             data = file.read()
     except OSError as error:
         return _unreadable(path, error.strerror or str(error))
@@ -188,6 +189,16 @@ def _duplicates(entries: Iterable[_Entry]) -> Iterator[Finding]:
             yield findings.several_fleets(entry.place, entry.name, before.place)
         else:
             yield findings.duplicate_document(entry.place, entry.kind, entry.name, before.place)
+
+
+def _sound(entries: list[_Entry]) -> Fleet | None:
+    """The first document of each kind and name that is right by itself, if the Fleet document is one."""
+    first: dict[tuple[str, str], _Entry] = {}
+    for entry in entries:
+        if entry.document is not None:
+            first.setdefault((entry.kind, entry.name), entry)
+    kinds = [kind for kind, _ in first]
+    return _fleet(list(first.values())) if kinds.count("Fleet") == 1 else None
 
 
 def _fleet(entries: list[_Entry]) -> Fleet:

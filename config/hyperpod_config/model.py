@@ -5,8 +5,7 @@ one up. Limits come from the service model of botocore 1.44.5 unless a comment n
 is checked here; what a value means for the fleet is checked by the rules of ``hyperpod_governance``.
 """
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: pydantic would compile the text of every annotation again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
@@ -56,6 +55,8 @@ LabelValue = Annotated[
 TagKey = Annotated[str, StringConstraints(pattern=r"^[\w\s.:/=+\-@]+$", min_length=1, max_length=128)]
 TagValue = Annotated[str, StringConstraints(pattern=r"^[\w\s.:/=+\-@]*$", max_length=256)]
 Tags = Annotated[dict[TagKey, TagValue], Field(max_length=50)]
+ServiceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+$")]
+"""An AWS service as its endpoint names it: ``ecr.api``."""
 InstanceCount = Annotated[int, Field(ge=0, le=6758)]
 QuotaInteger = Annotated[int, Field(ge=0, le=10_000_000)]
 QuotaNumber = Annotated[float, Field(ge=0, le=10_000_000)]
@@ -78,24 +79,25 @@ class Model(BaseModel):
 
 def _require_one(model: Model, *names: str, at_least: bool = False) -> None:
     """Raise unless exactly one (or, with ``at_least``, one or more) of the named fields is set."""
-    fields = type(model).model_fields
     given = [name for name in names if getattr(model, name) is not None]
+    if len(given) == 1 or (given and at_least):
+        return
+    fields = type(model).model_fields
     aliases = ", ".join(str(fields[name].alias) for name in names)
     if not given:
         amount = "at least one of" if at_least else "exactly one of"
         raise PydanticCustomError(
             "one_of_missing", "needs {amount} {names}", {"amount": amount, "names": aliases}
         )
-    if len(given) > 1 and not at_least:
-        raise PydanticCustomError(
-            "one_of_many",
-            "{given} exclude each other: set exactly one of {names}",
-            {
-                "given": " and ".join(str(fields[name].alias) for name in given),
-                "names": aliases,
-                "field": (str(fields[given[1]].alias),),
-            },
-        )
+    raise PydanticCustomError(
+        "one_of_many",
+        "{given} exclude each other: set exactly one of {names}",
+        {
+            "given": " and ".join(str(fields[name].alias) for name in given),
+            "names": aliases,
+            "field": (str(fields[given[1]].alias),),
+        },
+    )
 
 
 class Origin(Protocol):
@@ -123,10 +125,10 @@ class CreateNetwork(Model):
         description="The one zone of the nodes (EFA stays in a zone); the first zone if absent.",
     )
     nat_gateway: Toggle = Field("Enabled", description="Disabled makes a network without a way out.")
-    interface_endpoints: list[Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+$")]] | None = Field(
+    interface_endpoints: list[ServiceName] | None = Field(
         None,
-        description="AWS services with an interface endpoint (ecr.api); if absent, none beside a NAT gateway, "
-        "and without one all that nodes need.",
+        description="AWS services with an interface endpoint (ecr.api). If absent, none beside NAT, "
+        "and without it all that nodes need.",
     )
 
 
@@ -446,7 +448,9 @@ class DeploymentConfig(Model):
 class ScheduledUpdateConfig(Model):
     """When HyperPod updates the AMI by itself."""
 
-    schedule_expression: str = Field(min_length=1, max_length=256, description="cron(...) expression, UTC.")
+    schedule_expression: Annotated[str, StringConstraints(pattern=r"^cron\(.+\)$", max_length=256)] = Field(
+        description="cron(...) expression, UTC."
+    )
     deployment_config: DeploymentConfig | None = Field(None, description="How the update is rolled out.")
 
 
@@ -494,7 +498,7 @@ class InstanceGroup(NodeGroup):
     slurm_config: SlurmConfig | None = Field(None, description="Part in a Slurm cluster.")
     capacity_requirements: CapacityRequirements | None = Field(None, description="Spot or on-demand.")
     network_interface: NetworkInterface | None = Field(None, description="EFA interface.")
-    # CloudFormation has no scheduled updates of restricted groups yet, so only ordinary groups have this field.
+    # CloudFormation has no scheduled updates of restricted groups yet.
     scheduled_update_config: ScheduledUpdateConfig | None = Field(None, description="Scheduled AMI updates.")
     image_id: Annotated[str, StringConstraints(pattern=r"^(ami-[0-9a-fA-F]{8,17}|default)$")] | None = Field(
         None, description="AMI, or default."

@@ -1,7 +1,7 @@
 """Checks of props: a bad prop raises ValueError with the value, the limit and the next step."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from aws_cdk import Token
 
@@ -48,6 +48,11 @@ def check_unique(what: str, names: Iterable[str]) -> None:
     """Refuse a name that occurs twice."""
     seen: set[str] = set()
     for name in names:
-        if name in seen:
-            raise ValueError(f"{what} {name!r} occurs twice: each must be unique; rename one of the two")
+        check_new(what, name, seen)
         seen.add(name)
+
+
+def check_new(what: str, name: str, seen: Collection[str]) -> None:
+    """Refuse a name that was seen before."""
+    if name in seen:
+        raise ValueError(f"{what} {name!r} occurs twice: each must be unique; rename one of the two")

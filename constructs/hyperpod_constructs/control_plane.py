@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Annotations, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
@@ -15,7 +15,7 @@ from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge, acknowledge_iam
 from ._checks import check_range
-from .network import HyperPodNetworkBase
+from .network import HyperPodNetwork, HyperPodNetworkBase
 
 KUBERNETES_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
 """Versions that HyperPod documents (EKS prerequisites, 2026)."""
@@ -148,6 +148,7 @@ class EksControlPlane(Construct):
         self.cluster_name = self.cluster.cluster_name
         self.cluster_arn = self.cluster.cluster_arn
         self.public = eks.public_endpoint and not (isinstance(eks, NewEks) and eks.public_access_cidrs)
+        _acknowledge_warnings(self, network)
 
     def add_coredns(self, after: Sequence[IDependable]) -> None:
         """Create coredns in a new cluster without system nodes; it is degraded until nodes exist."""
@@ -312,6 +313,18 @@ class EksControlPlane(Construct):
         self.foundation.append(admin_access(self, "KubectlAccess", props.cluster_name, role.role_arn))
         return eks.Cluster.from_cluster_attributes(
             self, "ClusterWithKubectl", cluster_name=props.cluster_name, kubectl_provider=provider
+        )
+
+
+def _acknowledge_warnings(scope: Construct, network: HyperPodNetworkBase) -> None:
+    """Silence what the CDK says of subnets that it did not make and that need nothing."""
+    annotations = Annotations.of(scope)
+    annotations.acknowledge_warning(
+        "@aws-cdk/aws-ec2:noSubnetRouteTableId", "Subnets are given by their ids; nothing here adds a route."
+    )
+    if isinstance(network, HyperPodNetwork):
+        annotations.acknowledge_warning(
+            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet", "The network has tagged its subnets."
         )
 
 

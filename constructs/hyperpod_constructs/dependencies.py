@@ -8,6 +8,7 @@ CodeBuild build fetches the pinned commit at deploy time, or you supply the reso
 import json
 import re
 import tarfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def check_chart(path: Path) -> None:
     manifest = path / "Chart.yaml"
     if not manifest.is_file():
         raise ValueError(f"chart {path}: it has no Chart.yaml; give the directory that holds it")
-    wanted = yaml.safe_load(manifest.read_text("utf-8")).get("dependencies") or []
+    wanted = _chart_yaml(manifest, manifest.read_bytes()).get("dependencies") or []
     present = {name for entry in sorted((path / "charts").glob("*")) if (name := _chart_name(entry))}
     missing = [one["name"] for one in wanted if not one.get("tags") and one["name"] not in present]
     if missing:
@@ -129,15 +130,36 @@ def check_chart(path: Path) -> None:
 
 def _chart_name(entry: Path) -> str | None:
     """Name of the chart in a directory or archive under charts/; None if it is no chart."""
-    text: str | None = None
+    content: bytes | None = None
     if (entry / "Chart.yaml").is_file():
-        text = (entry / "Chart.yaml").read_text("utf-8")
+        content = (entry / "Chart.yaml").read_bytes()
     elif entry.suffix == ".tgz":
-        with tarfile.open(entry) as archive:
+        content = _archived_chart_yaml(entry)
+    return None if content is None else _chart_yaml(entry, content).get("name")
+
+
+def _archived_chart_yaml(path: Path) -> bytes | None:
+    try:
+        with tarfile.open(path) as archive:
             top = [m for m in archive.getmembers() if re.fullmatch(r"[^/]+/Chart\.yaml", m.name)]
             content = archive.extractfile(top[0]) if top else None
-            text = content.read().decode("utf-8") if content else None
-    return str(yaml.safe_load(text)["name"]) if text else None
+            return content.read() if content else None
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no archive of a chart; download it again") from error
+
+
+def _chart_yaml(path: Path, content: bytes) -> dict[str, Any]:
+    """Parse a Chart.yaml, so far as its name and the names of its dependencies go."""
+    try:
+        chart = yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())}; correct it") from error
+    dependencies = chart.get("dependencies") if isinstance(chart, dict) else chart
+    if not isinstance(chart, dict) or not isinstance(dependencies, list | None):
+        raise ValueError(f"{path} is no chart: helm takes a map, with a list of dependencies; correct it")
+    if not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in dependencies or ()):
+        raise ValueError(f"{path} is no chart: each of its dependencies has a name; correct it")
+    return chart
 
 
 class HyperPodDependencies(Construct):

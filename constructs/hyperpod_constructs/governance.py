@@ -10,7 +10,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge_unknown_type
-from ._checks import check_length, check_name, check_range, check_short_name, check_unique
+from ._checks import check_length, check_name, check_new, check_range, check_short_name, check_unique
 from .groups import render_tags
 
 ADDON_NAME = "amazon-sagemaker-hyperpod-taskgovernance"
@@ -244,8 +244,9 @@ class TaskGovernance(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_arn = cluster_arn
-        self._teams: list[str] = []
-        self._names: list[str] = []
+        self._teams: set[str] = set()
+        self._names: set[str] = set()
+        self._containers: dict[Construct, Construct] = {}
         self._before_quotas: list[IDependable] = list(after)
         self.addon = self._addon(eks_cluster_name, addon_version)
         self.scheduler_config = self._scheduler(scheduler_config)
@@ -263,20 +264,30 @@ class TaskGovernance(Construct):
         Raises:
             ValueError: a quota of this name or team is there already.
         """
-        check_unique("compute quota", [*self._names, quota.name])
-        check_unique("team", [*self._teams, quota.team_name])
-        self._names.append(quota.name)
-        self._teams.append(quota.team_name)
+        check_new("compute quota", quota.name, self._names)
+        check_new("team", quota.team_name, self._teams)
+        self._names.add(quota.name)
+        self._teams.add(quota.team_name)
         resource = CfnResource(
-            scope or self,
-            f"Quota-{quota.team_name}",
+            self._container(scope or self),
+            quota.team_name,
             type="AWS::SageMaker::ComputeQuota",
             properties={"ClusterArn": self._cluster_arn, **quota.render()},
         )
-        acknowledge_unknown_type(resource)
         if self._before_quotas:
             resource.node.add_dependency(*self._before_quotas)
         return resource
+
+    def _container(self, scope: Construct) -> Construct:
+        """Give the construct under scope that holds quotas only.
+
+        An acknowledgement on it is as exact as one on each quota, which would cost as much as the quota.
+        """
+        if scope not in self._containers:
+            container = Construct(scope, "Quotas" if scope is self else f"{self.node.id}Quotas")
+            acknowledge_unknown_type(container)
+            self._containers[scope] = container
+        return self._containers[scope]
 
     def _addon(self, eks_cluster_name: str, version: str | None) -> eks.CfnAddon | None:
         if version is None:

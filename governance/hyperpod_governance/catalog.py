@@ -86,12 +86,17 @@ class InstanceType:
     @property
     def family(self) -> str:
         """The text between `ml.` and the size: `p6e-gb200` of `ml.p6e-gb200.36xlarge`."""
-        return self.name.removeprefix("ml.").rpartition(".")[0]
+        return _family(self.name)
 
     @property
     def accelerator_resource(self) -> str | None:
         """The Kubernetes extended resource that counts the accelerators, or None without any."""
         return _ACCELERATOR_RESOURCES[self.hardware]
+
+
+@cache
+def _family(name: str) -> str:
+    return name.removeprefix("ml.").rpartition(".")[0]
 
 
 @cache

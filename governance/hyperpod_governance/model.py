@@ -2,14 +2,15 @@
 
 Amounts are integers in the base unit of their resource (see ``quantity``): millicores for cpu, bytes for
 memory, pieces for everything else. ``None`` as a borrowing or lending limit means "no limit". Everything is
-sorted, so that equal fleets are equal values whatever the order of their files.
+sorted, so that equal fleets are equal values whatever the order of their files. What a fleet has ten of for
+each team is a named tuple, which is made three times as fast as a frozen dataclass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hyperpod_config.model import Cluster, Fleet
 
@@ -51,8 +52,7 @@ class Pool:
     taints: tuple[Taint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceQuota:
+class ResourceQuota(NamedTuple):
     """What one queue may use of one resource in one flavor, in base units."""
 
     resource: str
@@ -61,8 +61,7 @@ class ResourceQuota:
     lending_limit: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class FlavorQuota:
+class FlavorQuota(NamedTuple):
     """What one queue may use of one flavor; resources sorted by name."""
 
     flavor: str
@@ -172,8 +171,7 @@ class ComputeQuota:
     activation_state: Literal["Enabled", "Disabled"]
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaRow:
+class QuotaRow(NamedTuple):
     """One line of ``hpf quotas``."""
 
     cluster: str

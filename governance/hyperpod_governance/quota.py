@@ -14,8 +14,8 @@ first of the group's instance requirements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from hyperpod_config.model import QuotaItem
 from hyperpod_governance import catalog
@@ -27,8 +27,7 @@ Amounts = dict[str, int]
 """Base units by resource name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """A quota item, or its share, on one instance type. ``whole`` marks a grant of whole instances."""
 
     instance_type: str
@@ -61,6 +60,8 @@ def split(amount: int, unit: int, weights: Sequence[tuple[str, int]]) -> dict[st
 
     The shares add up to ``amount``; none shrinks when ``amount`` grows. Equal claims go to the earlier name.
     """
+    if len(weights) == 1:
+        return {weights[0][0]: amount}
     if not any(weight for _, weight in weights):
         weights = [(name, 1) for name, _ in weights]
     units, rest = divmod(amount, unit)
@@ -69,7 +70,12 @@ def split(amount: int, unit: int, weights: Sequence[tuple[str, int]]) -> dict[st
     seats = {name: units * weight // total for name, weight in weights}
 
     def next_in_line() -> str:
-        return min(weights, key=lambda entry: (-Fraction(entry[1], seats[entry[0]] + 1), entry[0]))[0]
+        """The name with the largest weight / (seats + 1), compared crosswise so that it is exact."""
+        first, claim, places = "", -1, 1
+        for name, weight in sorted(weights):
+            if weight * places > claim * (seats[name] + 1):
+                first, claim, places = name, weight, seats[name] + 1
+        return first
 
     for _ in range(units - sum(seats.values())):
         seats[next_in_line()] += 1
@@ -125,11 +131,11 @@ def _fine_shares(
         _PARTITION: (item.accelerator_partition.count if item.accelerator_partition else None, 1),
     }
     shares: dict[str, _Shares] = {kind.name: {} for kind in kinds}
+    # When no node of the kind is there yet, one of each type stands for the proportion.
+    present = counts if any(counts.values()) else dict.fromkeys(counts, 1)
     for figure, (amount, unit) in stated.items():
         if amount is None:
             continue
-        # When no node of the kind is there yet, one of each type stands for the proportion.
-        present = counts if any(counts.values()) else dict.fromkeys(counts, 1)
         weights = [(kind.name, present[kind.name] * _weight(kind, figure)) for kind in kinds]
         for name, share in split(amount, unit, weights).items():
             shares[name][figure] = share
@@ -149,23 +155,26 @@ def _fine(kind: InstanceType, item: QuotaItem, shares: _Shares) -> Grant:
     192 GiB), else the accelerators. [I] vCPU follows the accelerators when they are stated, else memory;
     the API reference is silent on accelerators together with memory.
     """
-    devices = Fraction(shares.get(_ACCELERATORS, 0))
+    # All in whole numbers: devices are counted in MIG slices, and every division comes last.
+    slices_per_gpu = catalog.MIG_SLICES_PER_GPU
     partition = item.accelerator_partition
     slices = shares.get(_PARTITION, 0)
-    if partition is not None:
-        devices += Fraction(slices * catalog.mig_slices(partition.type), catalog.MIG_SLICES_PER_GPU)
-    accelerated = devices / kind.accelerators if kind.accelerators else Fraction(0)
+    devices, all_devices = 0, 1
+    if kind.accelerators:
+        devices = shares.get(_ACCELERATORS, 0) * slices_per_gpu
+        devices += slices * catalog.mig_slices(partition.type) if partition else 0
+        all_devices = kind.accelerators * slices_per_gpu
     has_devices = _ACCELERATORS in shares or partition is not None
-    memory_total = kind.memory_mib * MIB
+    all_cpu, all_memory = kind.vcpus * MILLI, kind.memory_mib * MIB
 
     cpu = shares.get(CPU)
     memory = shares.get(MEMORY)
     if cpu is None:
-        ratio = accelerated if has_devices else Fraction(memory or 0, memory_total)
-        cpu = _floor(ratio * kind.vcpus, MILLI)
+        part, whole = (devices, all_devices) if has_devices else (memory or 0, all_memory)
+        cpu = part * all_cpu // whole
     if memory is None:
-        ratio = Fraction(cpu, kind.vcpus * MILLI) if CPU in shares else accelerated
-        memory = _floor(ratio * memory_total, 1, MIB)
+        part, whole = (cpu, all_cpu) if CPU in shares else (devices, all_devices)
+        memory = part * all_memory // (whole * MIB) * MIB
     amounts = {CPU: cpu, MEMORY: memory}
     if kind.accelerator_resource and (partition is None or _ACCELERATORS in shares):
         amounts[kind.accelerator_resource] = shares.get(_ACCELERATORS, 0)
@@ -175,9 +184,9 @@ def _fine(kind: InstanceType, item: QuotaItem, shares: _Shares) -> Grant:
     return Grant(kind.name, None, (partition.type, slices), amounts)
 
 
-def _floor(value: float | Fraction, scale: int, step: int = 1) -> int:
+def _floor(value: float, scale: int, step: int = 1) -> int:
     """``value * scale`` rounded down to a multiple of ``step``; a decimal counts as written, not binary."""
-    exact = value if isinstance(value, Fraction) else Fraction(str(value))
+    exact = Fraction(str(value)) if value % 1 else int(value)
     return int(exact * scale // step) * step
 
 
@@ -185,7 +194,10 @@ def total(found: Iterable[Grant]) -> dict[str, Amounts]:
     """Sum of grants: base units by instance type and resource, both sorted."""
     sums: dict[str, Amounts] = {}
     for grant in found:
-        amounts = sums.setdefault(grant.instance_type, {})
+        amounts = sums.get(grant.instance_type)
+        if amounts is None:
+            sums[grant.instance_type] = dict(grant.amounts)
+            continue
         for resource, amount in grant.amounts.items():
             amounts[resource] = amounts.get(resource, 0) + amount
     return {name: dict(sorted(sums[name].items())) for name in sorted(sums)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 
 from hyperpod_config.model import Allocation, Cluster, Department, Fleet, Governance, InstanceGroup, Team
 from hyperpod_governance import catalog, naming, quota, service
@@ -123,31 +124,31 @@ def flavor_quotas(
     sharing = allocation.resource_sharing_config
     borrow_grants = [grant for item in sharing.absolute_borrow_limits for grant in quota.grants(item, nodes)]
     nominal, absolute = quota.total(grants), quota.total(borrow_grants)
+    strategy, percentage = sharing.strategy, borrow_limit(allocation)
     quotas = []
     for flavor in sorted({*nominal, *absolute}):
         own, limits = nominal.get(flavor, {}), absolute.get(flavor, {})
-        resources = tuple(
-            _resource_quota(allocation, resource, own.get(resource, 0), limits.get(resource))
-            for resource in sorted({*own, *limits})
-        )
-        quotas.append(FlavorQuota(naming.flavor(flavor), resources))
+        resources = [
+            _resource_quota(strategy, percentage, resource, own.get(resource, 0), limits.get(resource))
+            for resource in (sorted({*own, *limits}) if limits else own)
+        ]
+        quotas.append(FlavorQuota(naming.flavor(flavor), tuple(resources)))
     return grants, borrow_grants, tuple(quotas)
 
 
 def _resource_quota(
-    allocation: Allocation, resource: str, nominal: int, absolute: int | None
+    strategy: str, percentage: int, resource: str, nominal: int, absolute: int | None
 ) -> ResourceQuota:
     """Limits of one resource.
 
     [I] Lend is "borrow nothing", DontLend is "borrow and lend nothing". [I] an absolute limit stands in for
     the percentage where it names the resource; where it does not, a percentage applies only if it is stated.
     """
-    sharing = allocation.resource_sharing_config
-    if sharing.strategy != "LendAndBorrow":
-        return ResourceQuota(resource, nominal, 0, 0 if sharing.strategy == "DontLend" else None)
+    if strategy != "LendAndBorrow":
+        return ResourceQuota(resource, nominal, 0, 0 if strategy == "DontLend" else None)
     if absolute is not None:
         return ResourceQuota(resource, nominal, absolute, None)
-    return ResourceQuota(resource, nominal, quota.percent(nominal, resource, borrow_limit(allocation)), None)
+    return ResourceQuota(resource, nominal, quota.percent(nominal, resource, percentage), None)
 
 
 def borrow_limit(allocation: Allocation) -> int:
@@ -202,10 +203,12 @@ class _Resolver:
         return _Member(team, allocation, tuple(grants), tuple(borrow_grants), flavors)
 
     def rows(self, member: _Member) -> Iterable[QuotaRow]:
+        cluster, team = self.cluster.name, member.team.name
         for flavor in member.flavors:
+            name = flavor.flavor
             for entry in flavor.resources:
                 limits = (entry.nominal, entry.borrowing_limit, entry.lending_limit)
-                yield QuotaRow(self.cluster.name, member.team.name, flavor.flavor, entry.resource, *limits)
+                yield QuotaRow(cluster, team, name, entry.resource, *limits)
 
     # --- flavors and topologies
 
@@ -249,16 +252,16 @@ class _Resolver:
     def cluster_queues(
         self, members: Sequence[_Member], flavors: Sequence[Flavor], idle: tuple[FlavorQuota, ...]
     ) -> tuple[ClusterQueue, ...]:
-        queues = [self.cluster_queue(member) for member in members]
+        asked: list[tuple[str, _Member | None, tuple[FlavorQuota, ...]]] = [
+            (naming.cluster_queue(self.owner, member.team.name), member, member.flavors) for member in members
+        ]
         if self.owner == "sagemaker":
             if idle:
-                queues.append(self.queue(naming.SAGEMAKER_IDLE_QUEUE, None, idle))
+                asked.append((naming.SAGEMAKER_IDLE_QUEUE, None, idle))
             # A live ClusterQueue lists every flavor of the cluster, with nothing in those it has no quota of.
-            queues = [_covering(queue, flavors, queues) for queue in queues]
-        return tuple(sorted((_aligned(queue) for queue in queues), key=lambda queue: queue.name))
-
-    def cluster_queue(self, member: _Member) -> ClusterQueue:
-        return self.queue(naming.cluster_queue(self.owner, member.team.name), member, member.flavors)
+            resources = _every_resource(flavors, (quotas for _, _, quotas in asked))
+            asked = [(name, member, _covering(quotas, flavors, resources)) for name, member, quotas in asked]
+        return tuple(sorted((self.queue(*each) for each in asked), key=lambda queue: queue.name))
 
     def queue(self, name: str, member: _Member | None, flavors: tuple[FlavorQuota, ...]) -> ClusterQueue:
         allocation = member.allocation if member else None
@@ -268,13 +271,14 @@ class _Resolver:
             else service.WEIGHT_WITHOUT_FAIR_SHARE
         )
         department = member.team.spec.department if member and self.owner == "kueue" else None
+        resources = _resources(flavors)
         return ClusterQueue(
             name=name,
             team=member.team.name if member else None,
             namespace=naming.namespace(self.owner, member.team.name) if member else None,
             cohort=self.cohort(department),
-            resources=(),
-            flavors=flavors,
+            resources=resources,
+            flavors=_align(flavors, resources),
             queueing_strategy=self.config.kueue.queueing_strategy if self.config.kueue else "BestEffortFIFO",
             within_cluster_queue=allocation.preempt_team_tasks if allocation else "Never",
             reclaim_within_cohort="Any" if member else "Never",
@@ -370,29 +374,40 @@ def _align(
     flavors: Iterable[FlavorQuota], resources: tuple[str, ...], borrowing_limit: int | None = 0
 ) -> tuple[FlavorQuota, ...]:
     """Give every flavor all the resources in one order; Kueue refuses anything else."""
-    aligned = []
-    for flavor in flavors:
-        own = {entry.resource: entry for entry in flavor.resources}
-        entries = tuple(
-            own.get(resource) or ResourceQuota(resource, 0, borrowing_limit, None) for resource in resources
-        )
-        aligned.append(FlavorQuota(flavor.flavor, entries))
-    return tuple(aligned)
+    return tuple(
+        flavor
+        if len(flavor.resources) == len(resources)  # sorted and among them: the same
+        else FlavorQuota(flavor.flavor, _with_nothing(flavor.resources, resources, borrowing_limit))
+        for flavor in flavors
+    )
 
 
-def _aligned(queue: ClusterQueue) -> ClusterQueue:
-    resources = _resources(queue.flavors)
-    return replace(queue, resources=resources, flavors=_align(queue.flavors, resources))
+def _with_nothing(
+    own: Iterable[ResourceQuota], resources: tuple[str, ...], borrowing_limit: int | None
+) -> tuple[ResourceQuota, ...]:
+    by_name = {entry.resource: entry for entry in own}
+    return tuple([by_name.get(name) or _nothing(name, borrowing_limit) for name in resources])
 
 
-def _covering(queue: ClusterQueue, flavors: Sequence[Flavor], queues: Sequence[ClusterQueue]) -> ClusterQueue:
-    """The queue with every flavor of the cluster, and every resource that any queue or flavor has."""
-    own = {flavor.flavor: flavor for flavor in queue.flavors}
-    resources = {entry.resource for other in queues for flavor in other.flavors for entry in flavor.resources}
+@cache
+def _nothing(resource: str, borrowing_limit: int | None) -> ResourceQuota:
+    return ResourceQuota(resource, 0, borrowing_limit, None)
+
+
+def _every_resource(flavors: Iterable[Flavor], quotas: Iterable[tuple[FlavorQuota, ...]]) -> tuple[str, ...]:
+    """Every resource that any queue or flavor has."""
+    resources = {entry.resource for queue in quotas for flavor in queue for entry in flavor.resources}
     for flavor in flavors:
         resources.update(quota.instance_amounts(catalog.instance_type(flavor.instance_type)))
-    every = [own.get(flavor.name) or FlavorQuota(flavor.name, ()) for flavor in flavors]
-    return replace(queue, flavors=_align(every, tuple(sorted(resources))))
+    return tuple(sorted(resources))
+
+
+def _covering(
+    quotas: tuple[FlavorQuota, ...], flavors: Sequence[Flavor], resources: tuple[str, ...]
+) -> tuple[FlavorQuota, ...]:
+    """The quotas of a queue with every flavor of the cluster, and those resources in each."""
+    own = {flavor.flavor: flavor for flavor in quotas}
+    return _align([own.get(flavor.name) or FlavorQuota(flavor.name, ()) for flavor in flavors], resources)
 
 
 def _compute_quota(member: _Member) -> ComputeQuota:

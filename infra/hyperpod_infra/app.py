@@ -7,10 +7,13 @@ from pathlib import Path
 from aws_cdk import App
 from constructs import Construct
 
-from hyperpod_constructs import HyperPodEksCluster
+import hyperpod_constructs as hyperpod
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_infra.shards import team_shards
 from hyperpod_infra.stacks import ClusterStack, GovernanceStack, MonitoringStack, NetworkStack, QueuesStack
+
+# A value that another stack imports cannot change: a network stays as long as a cluster stands on it.
+_CONTEXT = {"@aws-cdk/core:defaultCrossStackReferences": "strong"}
 
 
 def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
@@ -20,9 +23,14 @@ def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
         scope: The app.
         fleet: The resolved fleet.
         directory: The config directory; lifecycle scripts and charts are found from it.
+
+    Raises:
+        ValueError: A limit or a file that no rule looks at; the message says what to change.
     """
     for cluster in fleet.clusters:
-        network = NetworkStack(scope, fleet, cluster).network
+        creates = cluster.config.spec.network.create is not None
+        # A stack for a network that exists would be empty, and CloudFormation takes no empty stack.
+        network = NetworkStack(scope, fleet, cluster).network if creates else None
         stack = ClusterStack(scope, fleet, cluster, network, directory)
         if cluster.governance is not None:
             assert stack.eks is not None  # a rule refuses governance on Slurm
@@ -32,7 +40,10 @@ def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
 
 
 def _add_governance(
-    scope: Construct, fleet: ResolvedFleet, cluster: ResolvedCluster, hyperpod_cluster: HyperPodEksCluster
+    scope: Construct,
+    fleet: ResolvedFleet,
+    cluster: ResolvedCluster,
+    hyperpod_cluster: hyperpod.HyperPodEksCluster,
 ) -> None:
     assert cluster.governance is not None
     shards = team_shards(cluster)
@@ -46,10 +57,32 @@ def _add_governance(
         for shard in shards:
             latest = QueuesStack(scope, fleet, cluster, hyperpod_cluster, shard, queues)
             queues = queues or latest
+    # Each chart has given the kubectl handler leave to read it.
+    hyperpod.acknowledge_kubectl(hyperpod_cluster)
+
+
+def new_app(out: Path | None = None) -> App:
+    """An app whose output is decided by the config alone, whoever starts it.
+
+    Args:
+        out: Where the cloud assembly goes; where the CDK CLI says if None.
+    """
+    return App(
+        outdir=None if out is None else str(out),
+        analytics_reporting=False,
+        # Traces hold temporary directories of jsii, so that no two runs would give the same bytes.
+        stack_traces=False,
+        # Said by the app, which all share, and not by cdk.json, which only the CDK CLI reads.
+        post_cli_context=_CONTEXT,
+    )
 
 
 def synthesize(fleet: ResolvedFleet, directory: Path, out: Path) -> None:
-    """Write the cloud assembly of a fleet, as ``cdk deploy --app`` takes it, to a directory."""
-    app = App(outdir=str(out), analytics_reporting=False)
+    """Write the cloud assembly of a fleet, as ``cdk deploy --app`` takes it, to a directory.
+
+    Raises:
+        ValueError: A limit or a file that no rule looks at; the message says what to change.
+    """
+    app = new_app(out)
     add_stacks(app, fleet, directory)
     app.synth()

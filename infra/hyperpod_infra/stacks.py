@@ -50,11 +50,11 @@ class FleetStack(Stack):
 
 
 class NetworkStack(FleetStack):
-    """The network: a new VPC, or the one that is named."""
+    """A new VPC."""
 
     def __init__(self, scope: Construct, fleet: ResolvedFleet, cluster: ResolvedCluster) -> None:
         super().__init__(scope, fleet, cluster, "network")
-        self.network = _network(self, cluster)
+        self.network = _new_network(self, cluster)
 
 
 class ClusterStack(FleetStack):
@@ -70,11 +70,11 @@ class ClusterStack(FleetStack):
         scope: Construct,
         fleet: ResolvedFleet,
         cluster: ResolvedCluster,
-        network: hyperpod.HyperPodNetworkBase,
+        network: hyperpod.HyperPodNetworkBase | None,
         directory: Path,
     ) -> None:
         super().__init__(scope, fleet, cluster, "cluster")
-        self.network = network
+        self.network = network or _existing_network(self, cluster)
         mounts = self._file_systems()
         scripts = self._scripts(directory)
         uris = {path: upload.source_s3_uri for path, upload in scripts.items()}
@@ -318,19 +318,21 @@ class MonitoringStack(FleetStack):
         )
 
 
-def _network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.HyperPodNetworkBase:
-    network = cluster.config.spec.network
-    if network.existing is not None:
-        existing = network.existing
-        return hyperpod.ExistingNetwork(
-            scope,
-            "Network",
-            vpc_id=existing.vpc_id,
-            subnet_ids=existing.subnet_ids,
-            security_group_ids=existing.security_group_ids,
-            control_plane_subnet_ids=existing.control_plane_subnet_ids or (),
-        )
-    create = network.create
+def _existing_network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.HyperPodNetworkBase:
+    existing = cluster.config.spec.network.existing
+    assert existing is not None
+    return hyperpod.ExistingNetwork(
+        scope,
+        "Network",
+        vpc_id=existing.vpc_id,
+        subnet_ids=existing.subnet_ids,
+        security_group_ids=existing.security_group_ids,
+        control_plane_subnet_ids=existing.control_plane_subnet_ids or (),
+    )
+
+
+def _new_network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.HyperPodNetworkBase:
+    create = cluster.config.spec.network.create
     assert create is not None
     zones = create.availability_zones
     if zones is not None and create.node_availability_zone is not None:

@@ -404,7 +404,7 @@ def test_places_are_absolute_outside_the_current_directory(
 
 def test_every_loading_rule_has_a_page_with_its_four_parts() -> None:
     loading = [rule for rule in RULES.values() if rule.id.startswith("HPF0")]
-    assert len(loading) == 19
+    assert {rule.id for rule in loading} >= {f"HPF{number:03}" for number in range(1, 20)}
     for rule in loading:
         for part in ("**What it means.**", "**Why it matters.**", "**Example.**", "**Fix.**"):
             assert part in rule.page, rule.id

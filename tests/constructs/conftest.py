@@ -1,14 +1,10 @@
 """Stacks of an app that is not ours, synthesized once."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-# The app stands by itself, as a user's would; it is also run as a script.
-sys.path.insert(0, str(Path(__file__).parent))
 
 Template = dict[str, Any]
 
@@ -17,7 +13,7 @@ Template = dict[str, Any]
 def templates() -> dict[str, Template]:
     """Return the template of each stack of `someone_elses_app` by its name."""
     import aws_cdk  # noqa: PLC0415 (starts Node)
-    import someone_elses_app  # noqa: PLC0415
+    from tests.constructs import someone_elses_app  # noqa: PLC0415
 
     app = aws_cdk.App()
     someone_elses_app.build(app)

@@ -79,6 +79,17 @@ def test_cdk_nag_is_really_asked() -> None:
     assert "AwsSolutions-S10" in done.stdout + done.stderr
 
 
+def test_the_cdks_own_check_is_content_with_task_governance() -> None:
+    # It does not know AWS::SageMaker::ComputeQuota, which is acknowledged where quotas are and nowhere else.
+    done = nag(
+        "-c",
+        "import aws_cdk as cdk, someone_elses_app as app\n"
+        "a = cdk.App(); app.eks_in_several_stacks(a); a.synth()",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ComputeQuota" not in done.stdout + done.stderr
+
+
 def test_two_builds_give_the_same_bytes(templates: dict[str, Template]) -> None:
     script = (
         "import aws_cdk as cdk, json, someone_elses_app as app\n"

@@ -135,7 +135,7 @@ def test_coredns_without_system_nodes_comes_after_the_cluster(templates: dict[st
 
 def test_stacks_that_are_apart_are_deleted_in_the_same_order() -> None:
     import aws_cdk as cdk  # noqa: PLC0415 (starts Node)
-    import someone_elses_app  # noqa: PLC0415
+    from tests.constructs import someone_elses_app  # noqa: PLC0415
 
     app = cdk.App()
     someone_elses_app.eks_in_several_stacks(app)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ryaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ryaml import dumps, loads_all  # type: ignore[attr-defined]  # its stub hides what it documents
 
 from hyperpod_config.load import load
 from hyperpod_config.model import KINDS, Fleet
@@ -334,10 +334,10 @@ def test_the_example_is_the_same_fleet_however_its_files_are_arranged(tmp_path: 
     documents = [
         item
         for path in sorted(EXAMPLE.rglob("*.yaml"), reverse=True)
-        for item in ryaml.loads_all(path.read_text("utf-8"))
+        for item in loads_all(path.read_text("utf-8"))
     ]
     one_file = tmp_path / "all.yaml"
-    one_file.write_text("---\n".join(ryaml.dumps(item) for item in documents), "utf-8")
+    one_file.write_text("---\n".join(dumps(item) for item in documents), "utf-8")
     facts: Callable[[Path], Any] = lambda path: [  # noqa: E731
         (it.name, it.pools, it.capacity, it.governance)
         for it in resolve(load(path).fleet).clusters  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""HPF101 to HPF122: one change of a good fleet, one finding at its place."""
+"""HPF101 to HPF123: one change of a good fleet, one finding at its place."""
 
 from __future__ import annotations
 
@@ -302,6 +302,20 @@ CASES = [
         "studio: teamStacks: 6",
         ("6", "take 4 or 8"),
         {"studio/spec/governance/teamStacks": 6},
+    ),
+    Case(
+        "a private endpoint, and a chart that is fetched when deploying",
+        "HPF123",
+        "research: endpointPublicAccess: Disabled",
+        ("private", "dependencies.path"),
+        {"research/spec/orchestrator/eks/endpointPublicAccess": "Disabled"},
+    ),
+    Case(
+        "an endpoint for some ranges, and a chart that is fetched when deploying",
+        "HPF123",
+        "research: publicAccessCidrs:",
+        ("10.0.0.0/8", "dependencies.path"),
+        {"research/spec/orchestrator/eks/publicAccessCidrs": ["10.0.0.0/8"]},
     ),
 ]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.governance.fleets import REMOVE, Case, changed, check, reviewed
 
 CREATE = "pretrain/spec/network/create"
 EXISTING = {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}
+# A chart that is fetched when deploying needs an open endpoint (HPF123).
+NO_CHART: dict[str, Any] = {"research/spec/orchestrator/eks/dependencies": {"install": "Disabled"}}
 
 CASES = [
     Case(
@@ -44,7 +47,7 @@ CASES = [
         "HPF130",
         "research: 192.0.2.1/24",
         ("192.0.2.1/24", "write 192.0.2.0/24"),
-        {"research/spec/orchestrator/eks/publicAccessCidrs": ["198.51.100.7/32", "192.0.2.1/24"]},
+        {"research/spec/orchestrator/eks/publicAccessCidrs": ["198.51.100.7/32", "192.0.2.1/24"], **NO_CHART},
     ),
     Case(
         "EKS nodes that do not fit in their subnet",
@@ -137,7 +140,7 @@ def test_a_mistake_gives_its_finding_and_no_other(case: Case, tmp_path: Path) ->
     "changes",
     [
         {f"{CREATE}/cidr": "10.192.0.0/22"},
-        {"research/spec/orchestrator/eks/publicAccessCidrs": ["0.0.0.0/0", "198.51.100.7/32"]},
+        {"research/spec/orchestrator/eks/publicAccessCidrs": ["0.0.0.0/0", "198.51.100.7/32"], **NO_CHART},
         {f"{CREATE}/availabilityZones": ["us-east-1a", "us-east-1b"]}
         | {f"{CREATE}/nodeAvailabilityZone": "us-east-1b"},
         {"pretrain/spec/network": {"existing": EXISTING}},

@@ -25,7 +25,7 @@ from hyperpod_config.findings import Rule, Severity
 from hyperpod_config.load import load
 from hyperpod_governance import rules
 from hyperpod_governance.resolve import resolve
-from hyperpod_governance.review import review
+from hyperpod_governance.review import review, review_part
 
 ROOT = Path(__file__).parents[2]
 CASES: list[Case] = [
@@ -134,3 +134,19 @@ def test_any_mistakes_together_are_findings_in_order_and_never_an_exception(case
     keys = [(finding.place, finding.rule, finding.message) for finding in result.findings]
     assert keys == sorted(keys)
     assert (result.resolved is None) == any(finding.severity is Severity.ERROR for finding in config)
+
+
+def test_documents_that_are_right_by_themselves_are_reviewed_beside_a_broken_one(tmp_path: Path) -> None:
+    """A missing cluster is not said: it may be in the file that could not be read."""
+    (tmp_path / "fleet.yaml").write_text(
+        "apiVersion: hyperpod-fleet/v1alpha1\nkind: Fleet\nmetadata: {name: a-fleet}\nspec: {}\n"
+    )
+    (tmp_path / "broken.yaml").write_text("kind: Cluster\n\tname: research\n")
+    (tmp_path / "team.yaml").write_text(
+        "apiVersion: hyperpod-fleet/v1alpha1\nkind: Team\nmetadata: {name: a}\nspec:\n  allocations:\n"
+        "    - {cluster: research, quota: [{instanceType: ml.p5.48xlrge, count: 1}]}\n"
+    )
+    loaded = load(tmp_path)
+    assert loaded.fleet is None
+    assert loaded.sound is not None
+    assert [finding.rule for finding in review_part(loaded.sound)] == ["HPF101"]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from cdk8s import ApiObject, App, Chart
 from cdk8s import Testing as Cdk8sTesting  # Under its own name pytest would collect it.
-from k8s_fleets import example
+from tests.k8s.k8s_fleets import example
 
 from hyperpod_governance.model import Owner
 from hyperpod_k8s.charts import ClusterChart, PreviewChart

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from k8s_fleets import clusters
 from ryaml import loads, loads_all  # type: ignore[attr-defined]  # its stub hides what it documents
+from tests.k8s.k8s_fleets import clusters
 
 from hyperpod_governance.model import ResolvedCluster
 from hyperpod_k8s.emit import to_yaml

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 from hypothesis import given
-from k8s_fleets import clusters, example
+from tests.k8s.k8s_fleets import clusters, example
 
 from hyperpod_governance.model import ResolvedCluster
 from hyperpod_k8s import helm

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from k8s_fleets import example
-from kueue_rules import problems
+from tests.k8s.k8s_fleets import example
+from tests.k8s.kueue_rules import problems
 
 from hyperpod_k8s.objects import manifests
 

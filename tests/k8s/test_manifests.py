@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from k8s_fleets import cluster, clusters, example, team
-from kueue_rules import CORE, KINDS, problems
+from tests.k8s.k8s_fleets import cluster, clusters, example, team
+from tests.k8s.kueue_rules import CORE, KINDS, problems
 
 from hyperpod_governance import naming
 from hyperpod_governance.model import ResolvedCluster

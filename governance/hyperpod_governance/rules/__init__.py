@@ -29,3 +29,5 @@ RESOLVED: tuple[Rule[[ResolvedFleet], Iterator[Finding]], ...] = (
     *sharing.RESOLVED,
     *kubernetes.RESOLVED,
 )
+NEED_ALL = frozenset({"HPF401", "HPF504", "HPF506", "HPF508"})
+"""Rules over the config that conclude something from a document's absence."""

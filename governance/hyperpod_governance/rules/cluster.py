@@ -573,6 +573,34 @@ def team_stacks(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
+@rule("HPF123", "The dependencies chart cannot reach the API server")
+def chart_cannot_reach(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** The HyperPod dependencies chart is fetched and installed when deploying, by a build
+    outside the VPC, and the EKS endpoint is private or open to some ranges only.
+
+    **Why it matters.** The build cannot reach the API server, and without the chart HyperPod refuses the
+    cluster.
+
+    **Example.** `endpointPublicAccess: Disabled` without `dependencies`.
+
+    **Fix.** Give the chart as a directory (`dependencies: {path: ...}`), installed from inside the VPC,
+    or install it yourself and say `dependencies: {install: Disabled}`.
+    """
+    for cluster in fleet.clusters:
+        eks = cluster.spec.orchestrator.eks
+        if eks is None or eks.dependencies.install == "Disabled" or eks.dependencies.path is not None:
+            continue
+        private = eks.endpoint_public_access == "Disabled"
+        if private or eks.public_access_cidrs:
+            field = "endpointPublicAccess" if private else "publicAccessCidrs"
+            closed = "private" if private else f"open to {', '.join(eks.public_access_cidrs or ())} only"
+            yield chart_cannot_reach.finding(
+                cluster.place("spec", "orchestrator", "eks", field),
+                f"the EKS endpoint is {closed}, and the dependencies chart is installed from outside",
+                "set dependencies.path to a directory with the chart, or dependencies.install to Disabled",
+            )
+
+
 CONFIG = (
     unknown_instance_type,
     duplicate_group,
@@ -596,4 +624,5 @@ CONFIG = (
     shared_environment_alone,
     region_not_listed,
     team_stacks,
+    chart_cannot_reach,
 )

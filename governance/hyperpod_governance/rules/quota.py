@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -75,7 +75,7 @@ def ungoverned_cluster(fleet: Fleet) -> Iterator[Finding]:
 # --- what an item names: only on governed clusters whose own instance types are all known -------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that triples the time to make one, and rules make thousands
 class _Item:
     """A quota item and what it covers on its cluster."""
 
@@ -107,16 +107,23 @@ def _items(fleet: Fleet) -> Iterator[_Item]:
         present = tuple(kind for kind in counted if kind is not None)
         if len(present) < len(counted):
             continue
+        covers: dict[tuple[str | None, ...], tuple[InstanceType, ...]] = {}
         for member in members:
             for path, item in walk.items(member.allocation):
-                kind = walk.known(item.instance_type)
-                if item.instance_type is None:
-                    covered = tuple(kind for kind in present if quota.matches(kind, item))
-                elif kind is None:
-                    continue
-                else:
-                    covered = (kind,)
-                yield _Item(cluster, governance.owner, member, path, item, present, covered)
+                selector = item.instance_type, item.instance_family, item.hardware
+                covered = covers.get(selector)
+                if covered is None:
+                    covered = covers[selector] = _covered(item, present)
+                if covered or item.instance_type is None:
+                    yield _Item(cluster, governance.owner, member, path, item, present, covered)
+
+
+def _covered(item: QuotaItem, present: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
+    """What an item's selector covers; nothing for a type that the catalog does not have (HPF101 says so)."""
+    if item.instance_type is None:
+        return tuple(kind for kind in present if quota.matches(kind, item))
+    kind = walk.known(item.instance_type)
+    return () if kind is None else (kind,)
 
 
 @rule("HPF403", "Quota of an instance type that the cluster lacks", Severity.WARNING)
@@ -131,10 +138,12 @@ def type_not_in_cluster(fleet: Fleet) -> Iterator[Finding]:
     """
     for cluster, _, members in walk.governed_members(fleet):
         in_groups = {name for _, group in walk.instance_groups(cluster) for name in group.instance_types}
+        if not all(map(walk.known, in_groups)):
+            continue
         for member in members:
             for path, item in walk.items(member.allocation):
                 name = item.instance_type
-                if name and name not in in_groups and walk.known(name) and all(map(walk.known, in_groups)):
+                if name and name not in in_groups and walk.known(name):
                     yield type_not_in_cluster.finding(
                         member.place(*path, "instanceType"),
                         f"no instance group of cluster {cluster.name} has {name}"
@@ -357,19 +366,23 @@ def _number(amount: int | Fraction, scale: int) -> str:
     return f"{float(Fraction(amount) / scale):.2f}".rstrip("0").rstrip(".")
 
 
-def _share(row: QuotaRow) -> tuple[str, int | Fraction]:
-    """Resource and amount of a row; MIG slices are the part of a GPU that the API takes them for."""
-    if not row.resource.startswith(_MIG_PREFIX):
-        return row.resource, row.nominal
-    slices = catalog.mig_slices(row.resource.removeprefix("nvidia.com/"))
-    return GPU, Fraction(row.nominal * slices, catalog.MIG_SLICES_PER_GPU)
+def _share(resource: str, nominal: int) -> tuple[str, int | Fraction]:
+    """Resource and amount of a quota; MIG slices are the part of a GPU that the API takes them for."""
+    if not resource.startswith(_MIG_PREFIX):
+        return resource, nominal
+    slices = catalog.mig_slices(resource.removeprefix("nvidia.com/"))
+    return GPU, Fraction(nominal * slices, catalog.MIG_SLICES_PER_GPU)
 
 
 def _excesses(cluster: ResolvedCluster, *, minimum: bool) -> Iterator[_Excess]:
-    promised: dict[str, dict[str, int | Fraction]] = {}
+    rows: dict[tuple[str, str], int] = {}
     for row in cluster.governance.rows if cluster.governance else ():
-        amounts = promised.setdefault(row.flavor, {})
-        resource, amount = _share(row)
+        key = row.flavor, row.resource
+        rows[key] = rows.get(key, 0) + row.nominal
+    promised: dict[str, dict[str, int | Fraction]] = {}
+    for (flavor, name), nominal in rows.items():
+        amounts = promised.setdefault(flavor, {})
+        resource, amount = _share(name, nominal)
         amounts[resource] = amounts.get(resource, 0) + amount
     for capacity in cluster.capacity:
         available = capacity.minimum if minimum else capacity.target
@@ -411,7 +424,7 @@ def _contributors(cluster: ResolvedCluster, flavor: str, resource: str) -> list[
     """Teams and what they are promised of a resource, the largest amount first."""
     amounts: dict[str, int | Fraction] = {}
     for row in cluster.governance.rows if cluster.governance else ():
-        name, amount = _share(row)
+        name, amount = _share(row.resource, row.nominal)
         if row.flavor == flavor and name == resource and amount:
             amounts[row.team] = amounts.get(row.team, 0) + amount
     ordered = sorted(amounts, key=lambda team: (-amounts[team], team))
@@ -440,8 +453,9 @@ def promised_above_minimum(fleet: ResolvedFleet) -> Iterator[Finding]:
     for cluster in fleet.clusters:
         if cluster.config.spec.node_provisioning_mode is None:
             continue
-        already = {excess.capacity.flavor for excess in _excesses(cluster, minimum=False)}
-        for excess in _excesses(cluster, minimum=True):
+        found = list(_excesses(cluster, minimum=True))
+        already = {excess.capacity.flavor for excess in _excesses(cluster, minimum=False)} if found else set()
+        for excess in found:
             flavor = excess.capacity.flavor
             if flavor in already:
                 continue
@@ -565,7 +579,7 @@ def _by_flavor(rows: Iterable[QuotaRow]) -> dict[tuple[str, str], dict[str, int 
     found: dict[tuple[str, str], dict[str, int | Fraction]] = {}
     for row in rows:
         amounts = found.setdefault((row.team, row.flavor), {})
-        resource, amount = _share(row)
+        resource, amount = _share(row.resource, row.nominal)
         amounts[resource] = amounts.get(resource, 0) + amount
     return found
 

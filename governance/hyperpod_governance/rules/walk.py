@@ -22,7 +22,7 @@ from hyperpod_governance.catalog import InstanceType
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that triples the time to make one, and rules make thousands
 class Member:
     """A team's allocation on a cluster, with its index in the team's document."""
 

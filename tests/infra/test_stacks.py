@@ -1,0 +1,164 @@
+"""What lies in which stack, and how large it may grow."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks, synthesize
+
+from hyperpod_config.model import Fleet, Team
+from hyperpod_governance.resolve import resolve
+from hyperpod_infra.shards import team_shards
+from hyperpod_k8s import helm
+
+# https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
+MAX_RESOURCES, MAX_TEMPLATE_BYTES = 500, 1_000_000
+MANY = 450
+"""Teams: more than one stack holds."""
+
+
+def changed(before: dict[str, Stack], after: dict[str, Stack]) -> set[str]:
+    """Names of the stacks that differ, those that are only on one side included."""
+    names = before.keys() | after.keys()
+    return {name for name in names if before.get(name) != after.get(name)}
+
+
+def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "hyperpod-fleet/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def team(name: str, cluster: str, **spec: Any) -> Team:
+    quota = [{"instanceType": "ml.m5.2xlarge", "vCpu": 8}]
+    return Team.model_validate(
+        document("Team", name, {"allocations": [{"cluster": cluster, "quota": quota}], **spec})
+    )
+
+
+def with_teams(*teams: Team) -> Fleet:
+    """The example with more teams."""
+    fleet = resolved(EXAMPLE).config
+    return dataclasses.replace(fleet, teams=tuple(sorted([*fleet.teams, *teams], key=lambda each: each.name)))
+
+
+@pytest.fixture(scope="module")
+def before() -> dict[str, Stack]:
+    return stacks(EXAMPLE)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    people = {"principalArns": ["arn:aws:iam::123456789012:role/everyone"]}
+    return with_teams(
+        *(
+            team(f"{cluster}-{number:03}", cluster, access=people)
+            for cluster in ("research", "studio")
+            for number in range(MANY)
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def made(fleet: Fleet) -> dict[str, Stack]:
+    return synthesize(resolve(fleet), EXAMPLE)
+
+
+class TestOrder:
+    @pytest.mark.parametrize("directory", FLEETS, ids=lambda path: path.name)
+    def test_networks_come_first_and_what_stands_on_a_cluster_last(self, directory: Path) -> None:
+        made = stacks(directory)
+        for name, stack in made.items():
+            base, _, part = name.removesuffix("-2").removesuffix("-3").removesuffix("-4").rpartition("-")
+            expected = {"network": set(), "cluster": {f"{base}-network"}}.get(part, {f"{base}-cluster"})
+            if f"{base}-{part}" != name:
+                expected = expected | {f"{base}-{part}"}
+            assert stack.dependencies == expected & made.keys(), name
+
+    def test_a_cluster_on_an_existing_network_has_no_network_stack(self) -> None:
+        (directory,) = [path for path in FLEETS if path.name == "existing-vpc-and-eks"]
+        assert [name for name in stacks(directory) if name.endswith("network")] == []
+
+    def test_no_template_is_empty(self) -> None:
+        for directory in FLEETS:
+            for stack in stacks(directory).values():
+                assert stack.template["Resources"], stack.name
+
+
+class TestOneStack:
+    """A change of a team is a change of one stack."""
+
+    @pytest.mark.parametrize(
+        ("cluster", "stack"),
+        [("research", "example-research-governance"), ("studio", "example-studio-queues")],
+    )
+    def test_a_new_team(self, cluster: str, stack: str, before: dict[str, Stack]) -> None:
+        access = {"groups": ["g"], "principalArns": ["arn:aws:iam::123456789012:role/new"]}
+        fleet = with_teams(team("new", cluster, access=access))
+        assert changed(before, synthesize(resolve(fleet), EXAMPLE)) == {stack}
+
+    @pytest.mark.parametrize(
+        ("file", "old", "new", "stack"),
+        [
+            ("onlygputeam", "vCpu: 48", "vCpu: 24", "example-research-governance"),
+            ("onlygputeam", "fairShareWeight: 10", "fairShareWeight: 90", "example-research-governance"),
+            (
+                "vision",
+                "{instanceFamily: g5, accelerators: 4}",
+                "{instanceFamily: g5, accelerators: 3}",
+                "example-studio-queues",
+            ),
+            ("llm", "groups: [llm-engineers]", "principalArns: [arn:aws:iam::123456789012:role/a]", None),
+        ],
+    )
+    def test_a_changed_team(
+        self, file: str, old: str, new: str, stack: str | None, before: dict[str, Stack], tmp_path: Path
+    ) -> None:
+        copy = tmp_path / "config"
+        shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        path = copy / "teams" / f"{file}.yaml"
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+        # People are in both clusters' namespaces.
+        expected = {stack} if stack else {"example-research-governance", "example-studio-queues"}
+        assert changed(before, synthesize(resolved(copy), copy)) == expected
+
+    def test_a_new_instance_count_is_a_change_of_the_cluster_stack(
+        self, before: dict[str, Stack], tmp_path: Path
+    ) -> None:
+        copy = tmp_path / "config"
+        shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        path = copy / "clusters" / "pretrain.yaml"
+        path.write_text(path.read_text().replace("instanceCount: 32", "instanceCount: 33"))
+        assert changed(before, synthesize(resolved(copy), copy)) == {"example-pretrain-cluster"}
+
+
+class TestManyTeams:
+    """Stacks and charts split by themselves before a limit breaks them."""
+
+    def test_no_stack_exceeds_what_cloudformation_takes(self, made: dict[str, Stack]) -> None:
+        for stack in made.values():
+            assert len(stack.template["Resources"]) <= MAX_RESOURCES, stack.name
+            assert len(stack.text.encode()) <= MAX_TEMPLATE_BYTES, stack.name
+
+    def test_the_teams_of_owner_sagemaker_are_spread_over_several_stacks(
+        self, made: dict[str, Stack]
+    ) -> None:
+        governance = [stack for name, stack in made.items() if "research-governance" in name]
+        assert len(governance) > 1
+        kinds = [it["Type"] for stack in governance for it in stack.template["Resources"].values()]
+        assert kinds.count("AWS::SageMaker::ComputeQuota") == MANY + 3
+        assert kinds.count("AWS::SageMaker::ClusterSchedulerConfig") == 1
+        assert kinds.count("AWS::EKS::AccessEntry") == 1
+
+    def test_every_chart_fits_a_helm_release(self, fleet: Fleet) -> None:
+        for cluster in resolve(fleet).clusters:
+            for shard in team_shards(cluster) if cluster.governance else ():
+                assert helm.release_bytes(shard.chart) < helm.MAX_RELEASE_BYTES
+                assert max(len(text.encode()) for text in shard.chart.values()) < helm.MAX_FILE_BYTES
+
+    def test_one_more_team_is_still_a_change_of_one_stack(self, fleet: Fleet, made: dict[str, Stack]) -> None:
+        more = dataclasses.replace(fleet, teams=(*fleet.teams, team("zebra", "research")))
+        (name,) = changed(made, synthesize(resolve(more), EXAMPLE))
+        assert "research-governance" in name

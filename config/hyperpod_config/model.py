@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from hyperpod_config.findings import Place
 
@@ -42,12 +50,23 @@ FsxDnsName = Annotated[
     str, StringConstraints(pattern=r"^(fs|fc)i?-[0-9a-f]{8,}\..{4,253}$", min_length=16, max_length=275)
 ]
 Cidr = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
+
+
+def _short_prefix(key: str) -> str:
+    """Refuse a label key whose prefix is longer than a DNS subdomain; one pattern cannot say that too."""
+    if len(key.rpartition("/")[0]) > 253:
+        raise PydanticKnownError("string_pattern_mismatch", {"pattern": "^([^/]{1,253}/)?[^/]{1,63}$"})
+    return key
+
+
 LabelKey = Annotated[
     str,
     StringConstraints(
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+        r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
         max_length=317,
     ),
+    AfterValidator(_short_prefix),
 ]
 LabelValue = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)

@@ -35,6 +35,12 @@ def shown(finding: Finding) -> str:
 
 
 # sentence, text of the file, place, rule, a piece of the message or hint
+TAINTED = (
+    HEAD
+    + "kind: Cluster\nmetadata: {name: other}\nspec:\n"
+    + "  region: us-east-1\n  orchestrator: {slurm: {}}\n  network: {create: {cidr: 10.0.0.0/16}}\n"
+    + "  instanceGroups:\n  - {name: g, instanceType: ml.m5.large, instanceCount: 1, kubernetesConfig: {"
+)
 ONE_MISTAKE = [
     ("a misspelt field is suggested", TEAM + "  departmnt: x\n", "5:3", "HPF014", "did you mean department?"),
     ("a field in AWS case is suggested", TEAM + "  Department: x\n", "5:3", "HPF014", "first letter lowered"),
@@ -196,6 +202,20 @@ ONE_MISTAKE = [
         "4:15",
         "HPF019",
         "the key 1 is not text",
+    ),
+    *(
+        (
+            f"a taint key {about} is refused, as Kueue would",
+            f"{TAINTED}taints: [{{key: {key}, effect: NoSchedule}}]}}}}\n",
+            "9:94",
+            "HPF017",
+            "text that matches",
+        )
+        for about, key in (
+            ("with two dots together", "a..b/c"),
+            ("with a hyphen before a dot", "a-.b/c"),
+            ("with a prefix of 254 characters", f"{'p' * 254}/c"),
+        )
     ),
 ]
 

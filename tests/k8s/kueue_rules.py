@@ -251,6 +251,9 @@ def _resource_flavor(spec: Object) -> Iterator[str]:
     for key, value in spec.get("nodeLabels", {}).items():
         if not _qualified_name(key) or (value and not LABEL_NAME.fullmatch(value)) or len(value) > 63:
             yield f"node label {key}: {value!r}"
+    for taint in (*spec.get("nodeTaints", []), *spec.get("tolerations", [])):
+        if not _qualified_name(taint.get("key", "any")):
+            yield f"key of taint or toleration {taint['key']!r}"
     taints = [(taint["key"], taint["effect"]) for taint in spec.get("nodeTaints", [])]
     if len(set(taints)) < len(taints):
         yield f"duplicate taints {taints}"

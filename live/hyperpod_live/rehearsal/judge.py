@@ -37,11 +37,21 @@ def _unsettled(play: PlayResult) -> Iterator[str]:
 
 def last_word(job: JobResult) -> str:
     """The last thing that anybody said about a job."""
-    if job.rejected:
-        return job.rejected
-    if job.unscheduled:
-        return job.unscheduled[-1]
-    return job.said[-1] if job.said else "nothing was said about it"
+    return "; also: ".join(reasons(job)) or "nothing was said about it"
+
+
+def reasons(job: JobResult) -> list[str]:
+    """Why a job is where it is: all that was said since it last had quota.
+
+    Kueue says different things of one job in turn (that it fits no node; which flavors were no choice), so
+    the last of them is not the whole.
+    """
+    if job.rejected or job.unscheduled:
+        return [job.rejected] if job.rejected else list(job.unscheduled)
+    reserved = [number for number, said in enumerate(job.said) if said.startswith("Quota reserved")]
+    since = job.said[reserved[-1] :] if reserved else job.said
+    told = [said for said in dict.fromkeys(since) if not said.startswith(("Quota reserved", "Preempted to"))]
+    return told or list(job.said[-1:])
 
 
 def _differences(play: PlayResult, job: JobResult, expect: Expectation) -> Iterator[str]:

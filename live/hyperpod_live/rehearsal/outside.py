@@ -32,7 +32,8 @@ def outside(cluster: ResolvedCluster, counts: Mapping[str, int]) -> tuple[str, .
         return ("a Slurm cluster is outside the rehearsal: its jobs go to Slurm's scheduler, not to Kueue",)
     if cluster.governance is None:
         return ("the cluster has no governance: there is nothing to rehearse",)
-    found = [f"{path} is set, and plays no part here" for path in _unused(cluster)]
+    found = ["images: fake nodes pull none, so any image starts, and nothing runs in it"]
+    found += [f"{path} is set, and plays no part here" for path in _unused(cluster)]
     if cluster.governance.owner == "sagemaker":
         found = [*_SAGEMAKER, *found]
     return (*found, *_empty(cluster, counts), *_mig(cluster))

@@ -124,7 +124,7 @@ def _mistakes(
                 yield unknown_name(file.place((*at, key)), f"{key} on {cluster.name}", value, known[key])
         for path, name in _named_jobs(job):
             if name not in names:
-                yield unknown_name(file.place((*at, "expect", *path)), "job", name, names)
+                yield unknown_name(file.place((*at, "expect", *path)), "job", name, [*dict.fromkeys(names)])
     groups = [pool.name for pool in cluster.pools]
     for index, step in enumerate(file.scenario.spec.scale):
         if step.instance_group not in groups:

@@ -26,8 +26,10 @@ SETTLE_SECONDS = 30.0
 _QUIET_SECONDS = 0.4
 """Without any change for so long, a step is over when every job is accounted for."""
 _LONG_QUIET_SECONDS = 1.5
-"""The same when more is to come: Kueue has said nothing yet about some job, has announced a preemption, or
-looks again at those that wait because something got free, which it does after a second."""
+"""The same when more is to come: Kueue has announced a preemption, or looks again at those that wait because
+something got free, which it does after a second."""
+_UNHEARD_SECONDS = 4.0
+"""The same when Kueue has said nothing yet about some job: it gathers the pods of a group first."""
 _WATCH_SECONDS = 20
 _ENDS, _SCALES, _ARRIVES = range(3)
 
@@ -182,7 +184,8 @@ class _Player:
         uid, rejected = "", ""
         for manifest in submission.manifests:
             try:
-                uid = uid or self.stage.client.create(manifest)["metadata"]["uid"]
+                created = self.stage.client.create(manifest)
+                uid = uid or created["metadata"]["uid"]
             except ApiError as error:
                 rejected = str(error)
                 break
@@ -201,10 +204,14 @@ class _Player:
             change = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
             self.stage.client.patch("v1", "Pod", pod.name, change, pod.namespace)
 
-    def may_move_up(self, stories: Sequence[Story], rank: int) -> bool:
-        """Whether a job that waits may go now, because another ended in this step or nodes came."""
+    def enough(self, stories: Sequence[Story], rank: int) -> float:
+        """Seconds without a change after which nothing more is to be expected."""
+        if any(story.state == "none" for story in stories):
+            return _UNHEARD_SECONDS
+        waiting = [story for story in stories if story.state == "pending"]
         free = rank == _SCALES or sum(len(story.ended) for story in stories) > self.ended
-        return free and any(story.state == "pending" for story in stories)
+        announced = any(story.said and "preempt" in story.said[-1].lower() for story in waiting)
+        return _LONG_QUIET_SECONDS if announced or (free and waiting) else _QUIET_SECONDS
 
     def settle(self, rank: int) -> tuple[str, ...]:
         """Wait until nothing changes any more; give what still does when the bound is reached."""
@@ -215,8 +222,8 @@ class _Player:
                 quiet = time.monotonic() - self.watch.changed
                 stories = [story for story in self.chronicle.stories.values() if not story.rejected]
                 restless = tuple(filter(None, map(self.restless, stories)))
-                unsure = any(map(_unsure, stories)) or self.may_move_up(stories, rank)
-            if not restless and quiet > (_LONG_QUIET_SECONDS if unsure else _QUIET_SECONDS):
+                enough = self.enough(stories, rank)
+            if not restless and quiet > enough:
                 return ()
             if time.monotonic() > deadline:
                 return restless or ("jobs are admitted and stopped again and again",)
@@ -291,10 +298,3 @@ class _Player:
             waiting_pods=story.nodes.count(""),
             unscheduled=tuple(sorted({pod.unschedulable for pod in waiting if pod.unschedulable})),
         )
-
-
-def _unsure(story: Story) -> bool:
-    """Whether more may be heard of a job: nothing was said yet, or a preemption for it is announced."""
-    if story.state == "none":
-        return True
-    return story.state == "pending" and bool(story.said) and "preempt" in story.said[-1].lower()

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hyperpod_governance.quantity import format_quantity
-from hyperpod_live.rehearsal.judge import last_word
+from hyperpod_live.rehearsal.judge import reasons
 from hyperpod_live.rehearsal.result import ClusterResult, JobResult, Judged, PlayResult
 
 FORMATS = ("text", "json", "junit")
@@ -82,7 +82,7 @@ def _job_text(play: PlayResult, job: JobResult) -> Iterator[str]:
     if job.placed:
         yield "  on " + _places(job)
     if job.at_end in {"pending", "refused"} or job.unscheduled:
-        yield f"  {last_word(job)}"
+        yield from (f"  {reason}" for reason in reasons(job) or ["nothing was said about it"])
     for note in job.submission.notes:
         yield f"  note: {note}"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from hyperpod_governance.quantity import format_quantity, parse_quantity
+from hyperpod_governance.quantity import base_units, format_quantity, parse_quantity
 
 KINDS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "kueue_crds.json").read_text("utf-8")
@@ -57,7 +57,7 @@ def _metadata(item: Object) -> Iterator[str]:
         if not _qualified_name(key) or not isinstance(value, str):
             yield f"{key}: {value!r} is no label or annotation"
     for key, value in metadata.get("labels", {}).items():
-        if value and (not LABEL_NAME.fullmatch(str(value)) or len(str(value)) > 63):
+        if not _label_value(str(value)):
             yield f"label {key}: {value!r}"
 
 
@@ -66,6 +66,10 @@ def _qualified_name(key: str) -> bool:
     return (not slash or (bool(SUBDOMAIN.fullmatch(prefix)) and len(prefix) <= 253)) and (
         bool(LABEL_NAME.fullmatch(name)) and len(name) <= 63
     )
+
+
+def _label_value(value: str) -> bool:
+    return not value or (bool(LABEL_NAME.fullmatch(value)) and len(value) <= 63)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------
@@ -132,7 +136,10 @@ def _canonical(value: Any) -> bool:
         return False
     # Binary suffixes stay binary and all others decimal, whatever the resource.
     resource = "memory" if value.endswith("i") else "cpu"
-    return format_quantity(resource, parse_quantity(resource, value)) == value
+    amount = parse_quantity(resource, value)
+    # A larger one is cut down, to what Kueue takes for no limit.
+    countable = amount < base_units(resource) * (2**63 - 1)
+    return countable and format_quantity(resource, amount) == value
 
 
 # --- CEL --------------------------------------------------------------------------------------------------
@@ -206,6 +213,15 @@ def _cluster_queue(spec: Object) -> Iterator[str]:
     for quota in _quotas(spec):
         if "lendingLimit" in quota and _amount(quota["lendingLimit"]) > _amount(quota["nominalQuota"]):
             yield f"lendingLimit above nominalQuota in {quota}"
+    selector = spec.get("namespaceSelector", {})
+    if set(selector) - {"matchLabels"}:
+        yield f"namespaceSelector selects by more than labels: {selector}"
+    for key, value in selector.get("matchLabels", {}).items():
+        if not _qualified_name(key) or not _label_value(value):
+            yield f"namespaceSelector {key}: {value!r}"
+    flavors = {flavor["name"] for group in spec.get("resourceGroups", []) for flavor in group["flavors"]}
+    for check in spec.get("admissionChecksStrategy", {}).get("admissionChecks", []):
+        yield from (f"check on {name}" for name in {*check.get("onFlavors", [])} - flavors)
 
 
 def _cohort(spec: Object) -> Iterator[str]:
@@ -233,8 +249,9 @@ def _resource_groups(spec: Object, limits_allowed: bool) -> Iterator[str]:
         )
         if not limits_allowed and {"borrowingLimit", "lendingLimit"} & set(quota):
             yield f"limits without a cohort in {quota}"
-    if _amount(spec.get("fairSharing", {}).get("weight", "1")) < 0:
-        yield "negative weight"
+    # Kueue refuses less than 0, and fractions that come to nothing; ours have no fractions.
+    if not spec.get("fairSharing", {}).get("weight", "1").isdigit():
+        yield "weight that is no whole number"
 
 
 def _quotas(spec: Object) -> Iterator[Object]:
@@ -249,11 +266,13 @@ def _amount(text: str) -> int:
 
 def _resource_flavor(spec: Object) -> Iterator[str]:
     for key, value in spec.get("nodeLabels", {}).items():
-        if not _qualified_name(key) or (value and not LABEL_NAME.fullmatch(value)) or len(value) > 63:
+        if not _qualified_name(key) or not _label_value(value):
             yield f"node label {key}: {value!r}"
     for taint in (*spec.get("nodeTaints", []), *spec.get("tolerations", [])):
         if not _qualified_name(taint.get("key", "any")):
             yield f"key of taint or toleration {taint['key']!r}"
+        if not _label_value(taint.get("value", "")):
+            yield f"value of taint or toleration {taint['value']!r}"
     taints = [(taint["key"], taint["effect"]) for taint in spec.get("nodeTaints", [])]
     if len(set(taints)) < len(taints):
         yield f"duplicate taints {taints}"

@@ -36,6 +36,11 @@ REFUSED: dict[str, tuple[str, Callable[[Object], Any], str]] = {
         lambda item: quotas(item)[0].update(nominalQuota="1000"),
         "'1000' is no canonical quantity",
     ),
+    "a quantity beyond 64 bits": (
+        "ClusterQueue",
+        lambda item: quotas(item)[0].update(nominalQuota="8Ei"),
+        "'8Ei' is no canonical quantity",
+    ),
     "an unknown policy": (
         "ClusterQueue",
         lambda item: item["spec"].update(queueingStrategy="FIFO"),

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from kueue_rules import problems
+from tests.k8s.kueue_rules import problems
 from tests.live.claims.acceptance import objects_of, run
 from tests.live.claims.random_fleets import Drawn, fleets
 

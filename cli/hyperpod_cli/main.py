@@ -95,6 +95,7 @@ def _rehearse_options(command: argparse.ArgumentParser) -> None:
     what.add_argument("--scenario", **files, help="scenario files, or directories of them")
     what.add_argument("--job", **files, help="manifests of jobs, or directories of them")
     command.add_argument("--cluster", help="only this cluster")
+    command.add_argument("--team", help="without files: only what this team was promised")
     command.add_argument(
         "--at",
         choices=("target", "minimum"),
@@ -196,7 +197,10 @@ def _rehearse(options: argparse.Namespace) -> int:
     checked = _check(options.config)
     if checked.resolved is None:
         return _refuse(checked)
-    from hyperpod_cli import rehearse  # noqa: PLC0415  (loads the clients of live clusters)
+    try:
+        from hyperpod_cli import rehearse  # noqa: PLC0415  (loads the clients of live clusters)
+    except ImportError as error:  # a platform or an installation without a control plane; it says what to do
+        raise UsageError(str(error)) from error
 
     return OK if rehearse.run(options, checked) else FINDINGS
 

@@ -71,7 +71,9 @@ def _plans(
         jobs = read_jobs(_files(options.job), cluster.governance)
         return [plan.of_jobs(cluster, jobs.submissions, defaults)], jobs.frameworks, jobs.findings
     chosen = [it for it in fleet.clusters if options.cluster in {None, it.name}]
-    return [plan.of_promises(cluster, defaults) for cluster in chosen], (), ()
+    if options.team is not None and options.team not in {it.name for it in fleet.config.teams}:
+        raise UsageError(f"no team {options.team!r} in {options.config}")
+    return [plan.of_promises(cluster, defaults, options.team) for cluster in chosen], (), ()
 
 
 def _one_cluster(options: argparse.Namespace, fleet: ResolvedFleet) -> ResolvedCluster:

@@ -73,16 +73,34 @@ def test_a_difference_is_a_failed_test_and_nothing_stays_behind(
 def test_an_object_of_somebody_else_is_never_touched(
     arguments: list[str], client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-vision"}}
+    theirs = {
+        "apiVersion": KUEUE_API,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": "training"},
+        "value": 5,
+    }
     client.create(theirs)
     try:
         assert main.main(arguments) == main.USAGE
         said = capsys.readouterr().err
-        assert "has a Namespace team-vision already, which no rehearsal made" in said
+        assert "has a WorkloadPriorityClass training already, which no rehearsal made" in said
         assert ours(client) == []
-        assert client.get("v1", "Namespace", "team-vision")["status"]["phase"] == "Active"
+        assert client.get(KUEUE_API, "WorkloadPriorityClass", "training")["value"] == 5
     finally:
-        client.delete("v1", "Namespace", "team-vision")
+        client.delete(KUEUE_API, "WorkloadPriorityClass", "training")
+
+
+def test_a_node_of_somebody_else_is_never_touched(
+    arguments: list[str], client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "g5-1"}})
+    try:
+        assert main.main(arguments) == main.USAGE
+        assert '"g5-1" already exists' in capsys.readouterr().err
+        assert ours(client) == []
+        assert client.get("v1", "Node", "g5-1")["metadata"]["name"] == "g5-1"
+    finally:
+        client.delete("v1", "Node", "g5-1")
 
 
 def test_a_kubeconfig_that_leads_nowhere_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,8 +34,8 @@ class ClusterPlan:
     unshown: tuple[str, ...] = ()
 
 
-def of_promises(cluster: ResolvedCluster, defaults: Defaults) -> ClusterPlan:
-    """Scenarios that follow from the config; none for a cluster that has no part in a rehearsal."""
+def of_promises(cluster: ResolvedCluster, defaults: Defaults, team: str | None = None) -> ClusterPlan:
+    """Scenarios that follow from the config, of one team or all; none for a cluster without governance."""
     governance = cluster.governance
     if governance is None:
         return ClusterPlan(cluster, (), defaults.at)
@@ -50,6 +50,7 @@ def of_promises(cluster: ResolvedCluster, defaults: Defaults) -> ClusterPlan:
             defaults.network,
         )
         for promise in made.promises
+        if team in {None, promise.team}
     )
     return ClusterPlan(cluster, plays, defaults.at, made.unshown)
 

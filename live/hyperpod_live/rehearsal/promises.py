@@ -32,9 +32,10 @@ _PARTIAL = frozenset({CPU, MEMORY, EFA})
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A scenario made from the config."""
+    """A scenario made from the config, about what one team was promised."""
 
     name: str
+    team: str
     description: str
     jobs: tuple[Job, ...]
 
@@ -298,7 +299,7 @@ class _Maker:
             self.unshown.append(f"{share.title}-{what}: {large[0]} would have more than {MAX_PODS} pods")
             jobs = []
         models = tuple(Job.model_validate(job, by_alias=True, by_name=False) for job in jobs)
-        return Promise(f"{share.title}-{what}", f"{share.team}: {text}", models)
+        return Promise(f"{share.title}-{what}", share.team, f"{share.team}: {text}", models)
 
 
 def _shares(queue: ClusterQueue) -> Iterator[_Share]:

@@ -127,10 +127,12 @@ class Stage:
         gone = [name for name, node in self._nodes.items() if new.get(name) != node]
         self.client.delete_all([_node(name) for name in gone])
         made = [node for name, node in new.items() if self._nodes.get(name) != node]
-        self._nodes = new
-        for outcome in self.client.create_all([self._change(_node_manifest(node)) for node in made]):
-            if outcome.error is not None:
-                raise outcome.error
+        outcomes = self.client.create_all([self._change(_node_manifest(node)) for node in made])
+        refused = {outcome.sent["metadata"]["name"]: outcome.error for outcome in outcomes if outcome.error}
+        # A node that was refused may be somebody else's: it must not be removed in the end.
+        self._nodes = {name: node for name, node in new.items() if name not in refused}
+        for error in refused.values():
+            raise error
 
     def remove_jobs(self, objects: Iterable[Manifest], left: Callable[[], list[Manifest]]) -> None:
         """Remove the objects of jobs and what was made of them, and wait until nothing is left.

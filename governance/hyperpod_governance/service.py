@@ -6,6 +6,8 @@ Each fact that AWS documentation does not state carries a mark: [F] one observer
 
 from __future__ import annotations
 
+from typing import Final
+
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 CLUSTER_NAME_LABEL = "sagemaker.amazonaws.com/cluster-name"
 INSTANCE_GROUP_NAME_LABEL = "sagemaker.amazonaws.com/instance-group-name"
@@ -28,7 +30,7 @@ DEFAULT_BORROW_LIMIT = 50
 DEFAULT_ADDON_VERSION = "v1.6.1-eksbuild.1"
 
 # [I] an owner takes lent capacity back whatever the priority of the borrower's task.
-RECLAIM_WITHIN_COHORT = "Any"
+RECLAIM_WITHIN_COHORT: Final = "Any"
 # [U] what the add-on does with FairShareWeight when FairShare is Disabled; we leave the weight out.
 WEIGHT_WITHOUT_FAIR_SHARE = None
 

@@ -334,15 +334,12 @@ def _existing_network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.Hy
 def _new_network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.HyperPodNetworkBase:
     create = cluster.config.spec.network.create
     assert create is not None
-    zones = create.availability_zones
-    if zones is not None and create.node_availability_zone is not None:
-        # The construct puts nodes into the first zone.
-        zones = sorted(zones, key=lambda zone: zone != create.node_availability_zone)
     return hyperpod.HyperPodNetwork(
         scope,
         "Network",
         cidr=create.cidr,
-        availability_zones=zones,
+        availability_zones=create.availability_zones,
+        node_availability_zone=create.node_availability_zone,
         nat_gateway=create.nat_gateway == "Enabled",
         interface_endpoints=create.interface_endpoints,
     )

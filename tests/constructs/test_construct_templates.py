@@ -345,6 +345,21 @@ def test_a_closed_network_has_endpoints_instead_of_a_way_out(templates: dict[str
     assert zones == {"use1-az1", "use1-az2", "use1-az4"}
 
 
+@pytest.mark.parametrize(
+    ("zone", "key"), [("us-east-1c", "AvailabilityZone"), ("use1-az6", "AvailabilityZoneId")]
+)
+def test_nodes_and_their_way_out_lie_in_the_zone_that_is_asked_for(zone: str, key: str) -> None:
+    stack = cdk.Stack(cdk.App(), "S")
+    hyperpod.HyperPodNetwork(stack, "N", node_availability_zone=zone)
+    subnets = properties(synthesize(stack), "AWS::EC2::Subnet")
+    by_name = {subnet["Tags"][-1]["Value"].rpartition("/")[2]: subnet for subnet in subnets}
+    assert by_name["Node0"][key] == by_name["Public"][key] == zone
+    # The control plane stays in the first zones of the region.
+    for i in (0, 1):
+        zones = by_name[f"ControlPlane{i}"]["AvailabilityZone"]
+        assert zones == {"Fn::Select": [i, {"Fn::GetAZs": ""}]}
+
+
 @settings(max_examples=15)
 @given(prefix=st.integers(16, 24), zones=st.integers(2, 4), data=st.data())
 def test_subnets_lie_in_the_block_and_never_overlap(prefix: int, zones: int, data: st.DataObject) -> None:

@@ -233,6 +233,14 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "node_availability_zone 'us-east-1c' with node_subnet_count 2",
     ),
+    "an interface endpoint twice": (
+        lambda: hyperpod.HyperPodNetwork(stack(), "N", interface_endpoints=["sts", "ec2", "sts"]),
+        "interface endpoint 'sts' occurs twice.*remove one",
+    ),
+    "an administrator twice": (
+        lambda: NewEks(admin_role_arns=["arn:aws:iam::123456789012:role/a"] * 2),
+        "admin_role_arns 'arn:aws:iam::123456789012:role/a' occurs twice",
+    ),
     "an odd Lustre size": (
         lambda: hyperpod.LustreFileSystem(
             stack(), "F", network=existing(stack()), storage_capacity_in_gib=3600

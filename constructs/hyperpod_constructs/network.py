@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from ._acknowledge import acknowledge_iam
-from ._checks import check_length, check_range
+from ._checks import check_length, check_range, check_unique
 
 CLOSED_NETWORK_ENDPOINTS = (
     "ec2",
@@ -24,13 +24,16 @@ CLOSED_NETWORK_ENDPOINTS = (
     "ecr.dkr",
     "eks",
     "eks-auth",
+    # Charts: the framework function of the CDK's kubectl provider calls its handler from within the VPC.
+    "lambda",
     "logs",
     "monitoring",
     "ssm",
     "ssmmessages",
     "sts",
 )
-"""Interface endpoints without which nodes in a network without NAT cannot join or pull images."""
+"""Interface endpoints of a network without NAT: without them nodes cannot join or pull images, nor charts be
+installed. S3, from which charts and nodes' scripts come, has its gateway endpoint."""
 
 _ZONE_ID = re.compile(r"[a-z]+\d-az\d")
 # AWS's smallest subnet. Control-plane and public subnets need no more: EKS places at most a few ENIs in each.
@@ -296,6 +299,7 @@ class HyperPodNetwork(HyperPodNetworkBase):
             interface_endpoints = () if nat_gateway else CLOSED_NETWORK_ENDPOINTS
         if not interface_endpoints:
             return
+        check_unique("interface endpoint", interface_endpoints)
         group = ec2.CfnSecurityGroup(
             self,
             "EndpointSecurityGroup",

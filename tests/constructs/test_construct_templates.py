@@ -197,6 +197,26 @@ def test_karpenter_gets_its_mode_and_its_role(templates: dict[str, Template]) ->
     assert "ClusterRole" in cluster
 
 
+@pytest.mark.parametrize(("karpenter", "scaling"), [(None, None), (False, {"Mode": "Disable"})])
+def test_scaling_that_is_switched_off_says_so_and_needs_no_role(
+    karpenter: bool | None, scaling: dict[str, str] | None
+) -> None:
+    stack = cdk.Stack(cdk.App(), "S")
+    hyperpod.HyperPodEksCluster(
+        stack,
+        "C",
+        cluster_name="c",
+        network=hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"]),
+        eks=hyperpod.ExistingEks(cluster_name="e"),
+        dependencies=hyperpod.DependenciesChart.none(),
+        instance_groups=[hyperpod.InstanceGroup(name="g", instance_type="ml.m5.xlarge", instance_count=1)],
+        karpenter=karpenter,
+    )
+    cluster = the(synthesize(stack), CLUSTER)
+    assert cluster.get("AutoScaling") == scaling
+    assert "ClusterRole" not in cluster
+
+
 def test_restricted_groups_stand_alone(templates: dict[str, Template]) -> None:
     cluster = the(templates["eks-restricted"], CLUSTER)
     assert "InstanceGroups" not in cluster
@@ -327,6 +347,15 @@ def test_monitoring_switches_kueue_metrics_on_and_watches_one_cluster(
     pattern = the(template, "AWS::Events::Rule")["EventPattern"]
     assert pattern["resources"] == [{"Fn::GetAtt": [next(iter(cluster_ids(template))), "ClusterArn"]}]
     assert properties(templates["slurm-new"], "AWS::EKS::Addon") == []
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", None])
+def test_dashboards_of_one_cluster_name_in_two_regions_have_two_names(region: str | None) -> None:
+    stack = cdk.Stack(cdk.App(), "S", env=cdk.Environment(region=region))
+    hyperpod.HyperPodMonitoring(stack, "M", cluster_name="c", cluster_arn="arn")
+    name = the(synthesize(stack), "AWS::CloudWatch::Dashboard")["DashboardName"]
+    joined = {"Fn::Join": ["", ["hyperpod-c-", {"Ref": "AWS::Region"}]]}
+    assert name == (f"hyperpod-c-{region}" if region else joined)
 
 
 def cluster_ids(template: Template) -> list[str]:

@@ -127,7 +127,6 @@ class ClusterStack(FleetStack):
         directory: Path,
     ) -> hyperpod.HyperPodEksCluster:
         spec = self.cluster.config.spec
-        scaling = spec.auto_scaling is not None and spec.auto_scaling.mode == "Enable"
         return hyperpod.HyperPodEksCluster(
             self,
             "HyperPod",
@@ -140,7 +139,7 @@ class ClusterStack(FleetStack):
             restricted_groups_config=groups.restricted_config(self.cluster),
             node_provisioning_mode=spec.node_provisioning_mode,
             node_recovery=spec.node_recovery or "Automatic",
-            karpenter=scaling,
+            karpenter=None if spec.auto_scaling is None else spec.auto_scaling.mode == "Enable",
             cluster_role_arn=spec.cluster_role,
             tiered_storage=self._tiered_storage(),
             container_insights=_insights(self.cluster),

@@ -32,9 +32,11 @@ def missing_file(place: Place, path: Path, wanted: str) -> Finding:
 
 @rule("HPF021", "A lifecycle script that cannot run")
 def bad_script(place: Place, path: Path, problem: str, hint: str) -> Finding:
-    """**What it means.** The script has Windows line ends, or does not begin with `#!`.
+    """**What it means.** The script, or another `*.sh` file of its directory, has Windows line ends, or does
+    not begin with `#!`.
 
     **Why it matters.** It fails on every node, and the instance group with it, after 20 minutes or more.
+    Every `*.sh` file of the directory is checked again, and refused, when templates are made.
 
     **Example.** A script saved with CRLF line ends: `/bin/bash^M: bad interpreter`.
 
@@ -62,10 +64,25 @@ def check(fleet: Fleet, directory: Path) -> Iterator[Finding]:
     """Find what is wrong with the files that a fleet's config names, given the config directory."""
     for cluster in fleet.clusters:
         yield from _chart(cluster, directory)
-        for index, group in enumerate(cluster.spec.instance_groups):
-            life_cycle = group.life_cycle_config
-            if life_cycle is not None and life_cycle.source_path is not None:
-                yield from _life_cycle(cluster, index, life_cycle, directory / life_cycle.source_path)
+        checked: set[Path] = set()
+        uploads = list(_uploads(cluster, directory))
+        for index, life_cycle, source in uploads:
+            yield from _entry_script(cluster, index, life_cycle, source, checked)
+        # After every entry script, so that what is wrong with one is said at the field that names it.
+        for index, _, source in uploads:
+            yield from _beside(cluster.place(*_at(index), "sourcePath"), source, checked)
+
+
+def _uploads(cluster: Cluster, directory: Path) -> Iterator[tuple[int, LifeCycleConfig, Path]]:
+    """Every group with scripts of its own: its index, its lifecycle config and the directory uploaded."""
+    for index, group in enumerate(cluster.spec.instance_groups):
+        life_cycle = group.life_cycle_config
+        if life_cycle is not None and life_cycle.source_path is not None:
+            yield index, life_cycle, directory / life_cycle.source_path
+
+
+def _at(index: int) -> tuple[str | int, ...]:
+    return "spec", "instanceGroups", index, "lifeCycleConfig"
 
 
 def _chart(cluster: Cluster, directory: Path) -> Iterator[Finding]:
@@ -78,19 +95,31 @@ def _chart(cluster: Cluster, directory: Path) -> Iterator[Finding]:
         yield missing_file(place, path, "a Helm chart: it has no Chart.yaml")
 
 
-def _life_cycle(cluster: Cluster, index: int, life_cycle: LifeCycleConfig, source: Path) -> Iterator[Finding]:
-    at = ("spec", "instanceGroups", index, "lifeCycleConfig")
+def _entry_script(
+    cluster: Cluster, index: int, life_cycle: LifeCycleConfig, source: Path, checked: set[Path]
+) -> Iterator[Finding]:
     if not source.is_dir():
-        yield missing_file(cluster.place(*at, "sourcePath"), source, "a directory")
+        yield missing_file(cluster.place(*_at(index), "sourcePath"), source, "a directory")
         return
-    field = "onCreate" if life_cycle.on_create else "onInitComplete"
+    place = cluster.place(*_at(index), "onCreate" if life_cycle.on_create else "onInitComplete")
     script = source / str(life_cycle.on_create or life_cycle.on_init_complete)
-    if script.is_file():
-        yield from _script(cluster.place(*at, field), script)
-    else:
-        yield missing_file(cluster.place(*at, field), script, "a file")
-    for path in sorted(source.rglob(FORBIDDEN)):
-        yield provisioning_parameters(cluster.place(*at, "sourcePath"), path)
+    if not script.is_file():
+        yield missing_file(place, script, "a file")
+    elif script not in checked:
+        checked.add(script)
+        yield from _script(place, script)
+
+
+def _beside(place: Place, source: Path, checked: set[Path]) -> Iterator[Finding]:
+    """What is wrong with the other files of a directory; each file is spoken of once."""
+    for path in sorted(source.rglob("*")):
+        if path in checked or not path.is_file():
+            continue
+        checked.add(path)
+        if path.name == FORBIDDEN:
+            yield provisioning_parameters(place, path)
+        elif path.suffix == ".sh":
+            yield from _script(place, path)
 
 
 def _script(place: Place, path: Path) -> Iterator[Finding]:
@@ -101,5 +130,5 @@ def _script(place: Place, path: Path) -> Iterator[Finding]:
         return
     if not content.startswith(b"#!"):
         yield bad_script(place, path, "does not begin with #!", "begin it with #!/bin/bash")
-    if b"\r\n" in content:
+    if b"\r" in content:
         yield bad_script(place, path, "has CRLF line ends", "save it with LF line ends")

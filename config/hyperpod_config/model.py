@@ -30,7 +30,7 @@ EntityName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9](-*[a-zA-Z0-
 """Name of a HyperPod cluster or instance group."""
 DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 """Team, priority class, department: 40 characters, because ``hyperpod-ns-<team>-localqueue`` ends at 63."""
-StackName = Annotated[str, StringConstraints(pattern=r"^[a-z][-a-z0-9]*[a-z0-9]$", max_length=40)]
+StackName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 """Fleet and cluster documents: part of CloudFormation stack names and of Kubernetes names."""
 InstanceTypeName = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$")]
@@ -438,7 +438,17 @@ class CapacitySize(Model):
     """A number of instances or a share of them."""
 
     type: Literal["INSTANCE_COUNT", "CAPACITY_PERCENTAGE"] = Field(description="Unit of value.")
-    value: int = Field(ge=1, description="How many instances, or percent.")
+    value: int = Field(ge=1, description="How many instances, or percent (at most 100).")
+
+    @model_validator(mode="after")
+    def _share(self) -> Self:
+        if self.type == "CAPACITY_PERCENTAGE" and self.value > 100:
+            raise PydanticCustomError(
+                "percentage",
+                "{value} with CAPACITY_PERCENTAGE is more than 100 percent",
+                {"value": self.value, "field": ("value",), "hint": "take at most 100"},
+            )
+        return self
 
 
 class RollingUpdatePolicy(Model):
@@ -653,7 +663,7 @@ class Kueue(Model):
         "Enabled", description="Install Kueue's Helm chart; Disabled: it is there already."
     )
     version: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = Field(
-        "0.19.2", description="Version of the chart; v1beta2 objects need 0.16 or newer."
+        "0.19.2", description="Version of Kueue: 0.17 or newer to install it, 0.16 if it is there already."
     )
     topology_aware_scheduling: Toggle = Field(
         "Enabled", description="Give flavors of instance types with network topology labels a Topology."
@@ -766,7 +776,9 @@ class ClusterSpec(Model):
     node_provisioning_mode: Literal["Continuous"] | None = Field(
         None, description="Continuous: start with what is available and go on until the target is met."
     )
-    node_recovery: Literal["Automatic", "None"] | None = Field(None, description="Replace faulty nodes.")
+    node_recovery: Literal["Automatic", "None"] = Field(
+        "Automatic", description="Automatic: reboot or replace faulty nodes; None: only label them."
+    )
     instance_groups: list[InstanceGroup] = Field(default=[], max_length=100, description="Groups of nodes.")
     restricted_instance_groups: list[RestrictedInstanceGroup] = Field(
         default=[], max_length=100, description="Groups of restricted nodes (EKS)."

@@ -55,4 +55,6 @@ def check_unique(what: str, names: Iterable[str]) -> None:
 def check_new(what: str, name: str, seen: Collection[str]) -> None:
     """Refuse a name that was seen before."""
     if name in seen:
-        raise ValueError(f"{what} {name!r} occurs twice: each must be unique; rename one of the two")
+        raise ValueError(
+            f"{what} {name!r} occurs twice: each must be unique; rename or remove one of the two"
+        )

@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge, acknowledge_iam
-from ._checks import check_range
+from ._checks import check_range, check_unique
 from .network import HyperPodNetwork, HyperPodNetworkBase
 
 KUBERNETES_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
@@ -59,7 +59,7 @@ class NewEks:
             pinned dependencies chart, which is installed from outside the VPC, cannot be used.
 
     Raises:
-        ValueError: an unsupported version, or a version for an unknown add-on.
+        ValueError: an unsupported version, a version for an unknown add-on, or a role named twice.
     """
 
     version: str = "1.34"
@@ -83,6 +83,8 @@ class NewEks:
                     f"addon_versions has {name!r}: the add-ons here are {', '.join(BASE_ADDONS)}; create "
                     "others in your own stack"
                 )
+        # EKS takes one access entry for each principal.
+        check_unique("admin_role_arns", self.admin_role_arns)
         if self.public_access_cidrs and not self.public_endpoint:
             raise ValueError(
                 f"public_access_cidrs {list(self.public_access_cidrs)!r} without a public endpoint: they "

@@ -33,7 +33,8 @@ class HyperPodEksCluster(Construct):
         restricted_groups_config: what they share.
         node_provisioning_mode: `Continuous`, or None for all-or-nothing.
         node_recovery: `Automatic` replaces or reboots faulty instances; `None` only labels them.
-        karpenter: whether HyperPod scales the groups by Karpenter; needs Continuous and Automatic.
+        karpenter: whether HyperPod scales the groups by Karpenter; True needs Continuous and Automatic. False
+            switches it off where it was on. None: not said.
         cluster_role_arn: role with which Karpenter adds and removes nodes. None: one is created.
         tiered_storage: managed tiered checkpointing.
         lifecycle: set-up of groups that name none.
@@ -69,7 +70,7 @@ class HyperPodEksCluster(Construct):
         restricted_groups_config: RestrictedGroupsConfig | None = None,
         node_provisioning_mode: ProvisioningMode | None = "Continuous",
         node_recovery: Literal["Automatic", "None"] = "Automatic",
-        karpenter: bool = False,
+        karpenter: bool | None = None,
         cluster_role_arn: str | None = None,
         tiered_storage: TieredStorage | None = None,
         lifecycle: Lifecycle = Lifecycle(mode="OnCreate"),  # noqa: B008 (frozen)
@@ -112,7 +113,7 @@ class HyperPodEksCluster(Construct):
         self.cluster = parts.build(
             orchestrator=_orchestrator(control_plane.cluster_arn),
             after=[*control_plane.foundation, *chart.installed, *([autoscaler] if autoscaler else [])],
-            auto_scaling=_karpenter() if karpenter else None,
+            auto_scaling=_auto_scaling(karpenter),
             cluster_role=autoscaler.role.role_arn if autoscaler else cluster_role_arn,
         )
         self.cluster_arn = self.cluster.attr_cluster_arn
@@ -127,8 +128,12 @@ def _orchestrator(cluster_arn: str) -> sagemaker.CfnCluster.OrchestratorProperty
     )
 
 
-def _karpenter() -> sagemaker.CfnCluster.ClusterAutoScalingConfigProperty:
-    return sagemaker.CfnCluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
+def _auto_scaling(karpenter: bool | None) -> sagemaker.CfnCluster.ClusterAutoScalingConfigProperty | None:
+    if karpenter is None:
+        return None
+    return sagemaker.CfnCluster.ClusterAutoScalingConfigProperty(
+        mode="Enable" if karpenter else "Disable", auto_scaler_type="Karpenter" if karpenter else None
+    )
 
 
 def _check_groups(groups: Sequence[InstanceGroup]) -> None:
@@ -141,16 +146,16 @@ def _check_groups(groups: Sequence[InstanceGroup]) -> None:
 
 
 def _check_restricted(
-    groups: Sequence[RestrictedInstanceGroup], mode: ProvisioningMode | None, karpenter: bool
+    groups: Sequence[RestrictedInstanceGroup], mode: ProvisioningMode | None, karpenter: bool | None
 ) -> None:
     if groups and (mode is not None or karpenter):
         raise ValueError(
             f"restricted group {groups[0].name!r} with node_provisioning_mode {mode!r}, karpenter "
-            f"{karpenter}: HyperPod allows neither; set node_provisioning_mode=None and karpenter=False"
+            f"{karpenter}: HyperPod allows neither; set node_provisioning_mode=None and no karpenter"
         )
 
 
-def _check_karpenter(karpenter: bool, mode: ProvisioningMode | None, recovery: str) -> None:
+def _check_karpenter(karpenter: bool | None, mode: ProvisioningMode | None, recovery: str) -> None:
     if karpenter and (mode != "Continuous" or recovery != "Automatic"):
         raise ValueError(
             f"karpenter with node_provisioning_mode {mode!r}, node_recovery {recovery!r}: it needs "

@@ -155,8 +155,10 @@ class HyperPodMonitoring(Construct):
         )
 
     def _dashboard(self, cluster_name: str, eks_cluster_name: str | None) -> cloudwatch.Dashboard:
+        # Dashboards of all regions share their names in an account; clusters are named within a region.
+        name = f"hyperpod-{cluster_name}-{Stack.of(self).region}"
         dashboard = cloudwatch.Dashboard(
-            self, "Dashboard", dashboard_name=f"hyperpod-{cluster_name}", default_interval=Duration.days(1)
+            self, "Dashboard", dashboard_name=name, default_interval=Duration.days(1)
         )
         graphs: list[cloudwatch.IWidget] = []
         if eks_cluster_name:

@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from ._acknowledge import acknowledge_iam
-from ._checks import check_length, check_range
+from ._checks import check_length, check_range, check_unique
 
 CLOSED_NETWORK_ENDPOINTS = (
     "ec2",
@@ -24,13 +24,16 @@ CLOSED_NETWORK_ENDPOINTS = (
     "ecr.dkr",
     "eks",
     "eks-auth",
+    # Charts: the framework function of the CDK's kubectl provider calls its handler from within the VPC.
+    "lambda",
     "logs",
     "monitoring",
     "ssm",
     "ssmmessages",
     "sts",
 )
-"""Interface endpoints without which nodes in a network without NAT cannot join or pull images."""
+"""Interface endpoints of a network without NAT: without them nodes cannot join or pull images, nor charts be
+installed. S3, from which charts and nodes' scripts come, has its gateway endpoint."""
 
 _ZONE_ID = re.compile(r"[a-z]+\d-az\d")
 # AWS's smallest subnet. Control-plane and public subnets need no more: EKS places at most a few ENIs in each.
@@ -146,6 +149,8 @@ class HyperPodNetwork(HyperPodNetworkBase):
         availability_zones: names (`us-east-1a`) or ids (`use1-az1`, as training plans state them). None: the
             first control_plane_zones zones of wherever the stack is deployed, without a lookup.
         control_plane_zones: number of zones when availability_zones is None, 2 to 4.
+        node_availability_zone: zone of the node subnet and of the NAT gateway, by name or id, such as the
+            zone of a training plan; it need not be one of the others. None: the first zone.
         node_subnet_count: number of zones, from the first, that get a node subnet. Keep 1 for EFA: its
             traffic stays in one zone.
         nat_gateway: whether nodes reach the internet. False: interface endpoints take its place.
@@ -165,6 +170,7 @@ class HyperPodNetwork(HyperPodNetworkBase):
         cidr: str = "10.192.0.0/16",
         availability_zones: Sequence[str] | None = None,
         control_plane_zones: int = 2,
+        node_availability_zone: str | None = None,
         node_subnet_count: int = 1,
         nat_gateway: bool = True,
         interface_endpoints: Sequence[str] | None = None,
@@ -175,7 +181,13 @@ class HyperPodNetwork(HyperPodNetworkBase):
             control_plane_zones = len(availability_zones)
         check_range("number of availability zones", control_plane_zones, 2, 4)
         check_range("node_subnet_count", node_subnet_count, 1, control_plane_zones)
-        self._zones = availability_zones
+        if node_availability_zone is not None and node_subnet_count != 1:
+            raise ValueError(
+                f"node_availability_zone {node_availability_zone!r} with node_subnet_count "
+                f"{node_subnet_count}: one zone takes one node subnet; remove one of the two"
+            )
+        zones = list(availability_zones or (Fn.select(i, Fn.get_azs()) for i in range(control_plane_zones)))
+        node_zones = [node_availability_zone] if node_availability_zone is not None else zones
         self._cidr = cidr
         nodes, small = _split(cidr, node_subnet_count, control_plane_zones + nat_gateway)
         self._vpc = ec2.CfnVPC(
@@ -190,14 +202,14 @@ class HyperPodNetwork(HyperPodNetworkBase):
         self._flow_log(flow_log_retention)
         private = ec2.CfnRouteTable(self, "PrivateRoutes", vpc_id=self.vpc_id, tags=self._name("private"))
         self.node_subnet_ids = [
-            self._subnet(f"Node{i}", str(block), i, private, internal_elb=True)
-            for i, block in enumerate(nodes)
+            self._subnet(f"Node{i}", str(block), zone, private, internal_elb=True)
+            for i, (block, zone) in enumerate(zip(nodes, node_zones, strict=False))
         ]
         self.control_plane_subnet_ids = [
-            self._subnet(f"ControlPlane{i}", str(next(small)), i, private) for i in range(control_plane_zones)
+            self._subnet(f"ControlPlane{i}", str(next(small)), zone, private) for i, zone in enumerate(zones)
         ]
         if nat_gateway:
-            self._nat(str(next(small)), private)
+            self._nat(str(next(small)), node_zones[0], private)
         self.security_group_ids = [self._node_security_group()]
         self._endpoints(private, nat_gateway, interface_endpoints)
 
@@ -208,13 +220,12 @@ class HyperPodNetwork(HyperPodNetworkBase):
         self,
         construct_id: str,
         block: str,
-        zone: int,
+        zone: str,
         routes: ec2.CfnRouteTable,
         *,
         internal_elb: bool = False,
     ) -> str:
-        name = self._zones[zone] if self._zones is not None else Fn.select(zone, Fn.get_azs())
-        is_id = bool(_ZONE_ID.fullmatch(name))
+        is_id = bool(_ZONE_ID.fullmatch(zone))
         tags = self._name(construct_id)
         if internal_elb:
             tags.append(CfnTag(key="kubernetes.io/role/internal-elb", value="1"))
@@ -223,8 +234,8 @@ class HyperPodNetwork(HyperPodNetworkBase):
             construct_id,
             vpc_id=self.vpc_id,
             cidr_block=block,
-            availability_zone=None if is_id else name,
-            availability_zone_id=name if is_id else None,
+            availability_zone=None if is_id else zone,
+            availability_zone_id=zone if is_id else None,
             map_public_ip_on_launch=False,
             tags=tags,
         )
@@ -236,7 +247,7 @@ class HyperPodNetwork(HyperPodNetworkBase):
         )
         return subnet.attr_subnet_id
 
-    def _nat(self, block: str, private: ec2.CfnRouteTable) -> None:
+    def _nat(self, block: str, zone: str, private: ec2.CfnRouteTable) -> None:
         gateway = ec2.CfnInternetGateway(self, "InternetGateway", tags=self._name("igw"))
         attachment = ec2.CfnVPCGatewayAttachment(
             self,
@@ -258,7 +269,7 @@ class HyperPodNetwork(HyperPodNetworkBase):
         nat = ec2.CfnNatGateway(
             self,
             "Nat",
-            subnet_id=self._subnet("Public", block, 0, public),
+            subnet_id=self._subnet("Public", block, zone, public),
             allocation_id=address.attr_allocation_id,
             tags=self._name("nat"),
         )
@@ -288,6 +299,7 @@ class HyperPodNetwork(HyperPodNetworkBase):
             interface_endpoints = () if nat_gateway else CLOSED_NETWORK_ENDPOINTS
         if not interface_endpoints:
             return
+        check_unique("interface endpoint", interface_endpoints)
         group = ec2.CfnSecurityGroup(
             self,
             "EndpointSecurityGroup",

@@ -20,8 +20,10 @@ from typing import NamedTuple
 from hyperpod_config.model import QuotaItem
 from hyperpod_governance import catalog
 from hyperpod_governance.catalog import InstanceType
-from hyperpod_governance.model import CPU, EFA, MEMORY, ComputeQuotaResource
+from hyperpod_governance.model import CPU, EFA, GPU, MEMORY, ComputeQuotaResource
 from hyperpod_governance.quantity import GIB, MIB, MILLI
+
+_MIG_PREFIX = "nvidia.com/mig-"
 
 Amounts = dict[str, int]
 """Base units by resource name."""
@@ -201,6 +203,14 @@ def total(found: Iterable[Grant]) -> dict[str, Amounts]:
         for resource, amount in grant.amounts.items():
             amounts[resource] = amounts.get(resource, 0) + amount
     return {name: dict(sorted(sums[name].items())) for name in sorted(sums)}
+
+
+def of_whole_devices(resource: str, amount: int) -> tuple[str, int | Fraction]:
+    """A quota as the resource that its node has: MIG slices are sevenths of a GPU."""
+    if not resource.startswith(_MIG_PREFIX):
+        return resource, amount
+    slices = catalog.mig_slices(resource.removeprefix("nvidia.com/"))
+    return GPU, Fraction(amount * slices, catalog.MIG_SLICES_PER_GPU)
 
 
 def percent(amount: int, resource: str, limit: int) -> int:

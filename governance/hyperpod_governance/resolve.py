@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 
 from hyperpod_config.model import Allocation, Cluster, Department, Fleet, Governance, InstanceGroup, Team
@@ -73,9 +75,10 @@ def _pool(cluster: Cluster, aws_name: str, group: InstanceGroup) -> Pool:
     asked = dict(group.kubernetes_config.labels) if cluster.spec.orchestrator.eks else {}
     if cluster.spec.orchestrator.eks:
         asked[naming.INSTANCE_GROUP_LABEL] = group.name
-        labels = catalog.instance_type(types[0]).topology_labels
-        if labels and cluster.spec.governance is not None:
-            asked[naming.TOPOLOGY_LABEL] = naming.topology(cluster.spec.governance.owner, labels)
+        labels = {catalog.instance_type(name).topology_labels for name in types}
+        # A group of types with different network labels has no one Topology to name.
+        if len(labels) == 1 and any(labels) and cluster.spec.governance is not None:
+            asked[naming.TOPOLOGY_LABEL] = naming.topology(cluster.spec.governance.owner, labels.pop())
     known = {
         service.INSTANCE_TYPE_LABEL: types[0],
         service.CLUSTER_NAME_LABEL: aws_name,
@@ -86,11 +89,25 @@ def _pool(cluster: Cluster, aws_name: str, group: InstanceGroup) -> Pool:
         instance_type=types[0],
         instance_types=types,
         target=group.instance_count,
-        minimum=group.min_instance_count or 0,
+        minimum=_minimum(cluster, group),
         kubernetes_labels=dict(sorted(asked.items())),
         labels=dict(sorted({**asked, **known}.items())),
         taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in group.kubernetes_config.taints),
     )
+
+
+def _minimum(cluster: Cluster, group: InstanceGroup) -> int:
+    """Instances without which the group does not become InService.
+
+    Without Continuous provisioning all of them. With it, what is stated; if nothing is, none, or one for the
+    Controller and Login groups of Slurm (scaling of Slurm clusters, SageMaker AI developer guide).
+    """
+    if cluster.spec.node_provisioning_mode is None:
+        return group.instance_count
+    if group.min_instance_count is not None:
+        return group.min_instance_count
+    single = group.slurm_config is not None and group.slurm_config.node_type != "Compute"
+    return min(1, group.instance_count) if single else 0
 
 
 def _capacity(pools: Sequence[Pool]) -> tuple[FlavorCapacity, ...]:
@@ -281,7 +298,7 @@ class _Resolver:
             flavors=_align(flavors, resources),
             queueing_strategy=self.config.kueue.queueing_strategy if self.config.kueue else "BestEffortFIFO",
             within_cluster_queue=allocation.preempt_team_tasks if allocation else "Never",
-            reclaim_within_cohort="Any" if member else "Never",
+            reclaim_within_cohort=service.RECLAIM_WITHIN_COHORT if member else "Never",
             fair_share_weight=weight,
             stop_policy="Hold" if allocation and allocation.activation_state == "Disabled" else "None",
         )
@@ -319,13 +336,16 @@ class _Resolver:
         """What no team was promised at target count, if the policy lends it; see ``IdleResourceSharing``."""
         if self.config.scheduler_config.idle_resource_sharing == "Disabled":
             return ()
-        promised: Counter[tuple[str, str]] = Counter()
+        promised: dict[tuple[str, str], int | Fraction] = defaultdict(int)
         for row in (row for member in members for row in self.rows(member)):
-            promised[row.flavor, row.resource] += row.nominal
+            resource, amount = quota.of_whole_devices(row.resource, row.nominal)
+            promised[row.flavor, resource] += amount
 
         def left(entry: FlavorCapacity) -> Iterable[ResourceQuota]:
             for resource, amount in sorted(entry.target.items()):
-                yield ResourceQuota(resource, max(0, amount - promised[entry.flavor, resource]), None, None)
+                # A GPU of which one slice is promised is not idle.
+                taken = math.ceil(promised[entry.flavor, resource])
+                yield ResourceQuota(resource, max(0, amount - taken), None, None)
 
         return tuple(FlavorQuota(entry.flavor, tuple(left(entry))) for entry in self.capacity)
 
@@ -414,13 +434,12 @@ def _compute_quota(member: _Member) -> ComputeQuota:
     allocation = member.allocation
     sharing = allocation.resource_sharing_config
     borrows = sharing.strategy == "LendAndBorrow"
-    stated = sharing.borrow_limit is not None or not sharing.absolute_borrow_limits
     return ComputeQuota(
         name=member.team.name,
         team=member.team.name,
         resources=quota.api_resources(member.grants),
         strategy=sharing.strategy,
-        borrow_limit=borrow_limit(allocation) if borrows and stated else None,
+        borrow_limit=borrow_limit(allocation) if borrows else None,
         absolute_borrow_limits=quota.api_resources(member.borrow_grants) if borrows else (),
         preempt_team_tasks=allocation.preempt_team_tasks,
         fair_share_weight=allocation.fair_share_weight,

@@ -6,6 +6,8 @@ Each fact that AWS documentation does not state carries a mark: [F] one observer
 
 from __future__ import annotations
 
+from typing import Final
+
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 CLUSTER_NAME_LABEL = "sagemaker.amazonaws.com/cluster-name"
 INSTANCE_GROUP_NAME_LABEL = "sagemaker.amazonaws.com/instance-group-name"
@@ -28,7 +30,7 @@ DEFAULT_BORROW_LIMIT = 50
 DEFAULT_ADDON_VERSION = "v1.6.1-eksbuild.1"
 
 # [I] an owner takes lent capacity back whatever the priority of the borrower's task.
-RECLAIM_WITHIN_COHORT = "Any"
+RECLAIM_WITHIN_COHORT: Final = "Any"
 # [U] what the add-on does with FairShareWeight when FairShare is Disabled; we leave the weight out.
 WEIGHT_WITHOUT_FAIR_SHARE = None
 
@@ -43,16 +45,24 @@ CLOSED_NETWORK_ENDPOINTS = (
     *("ec2", "ec2messages", "ecr.api", "ecr.dkr"),
     *("logs", "monitoring", "ssm", "ssmmessages", "sts"),
 )
-CLOSED_NETWORK_ENDPOINTS_EKS = ("eks", "eks-auth")
+# lambda: the CDK's kubectl provider, which is in the VPC if the endpoint is private, calls its handler by it.
+CLOSED_NETWORK_ENDPOINTS_EKS = ("eks", "eks-auth", "lambda")
 # Amazon VPC user guide: the IPv4 block of a VPC is /16 at most, and 5 addresses of a subnet are AWS's own.
 # The layout of HyperPodNetwork needs a /24 at least and gives half of the block to the subnet of the nodes.
 VPC_PREFIX_MIN, VPC_PREFIX_MAX = 16, 24
 NODE_SUBNET_SHARE = 2
 RESERVED_ADDRESSES = 5
-# Service model of the SageMaker API: ClusterName, TagList, ComputeQuotaResourceConfigList.
+# Service model of the SageMaker API: ClusterName, ComputeQuotaResourceConfigList.
 MAX_CLUSTER_NAME = 63
-MAX_TAGS = 50
 MAX_COMPUTE_QUOTA_RESOURCES = 15
+# TagList allows 50 tags; two are left for those that the construct library puts on subnets: Name and
+# kubernetes.io/role/internal-elb.
+MAX_TAGS = 50 - 2
+# Service model: Labels of ClusterKubernetesConfig.
+MAX_NODE_LABELS = 50
+# Where the construct library mounts a file system when nothing is said.
+DEFAULT_LUSTRE_PATH = "/fsx"
+DEFAULT_OPEN_ZFS_PATH = "/home"
 # API reference of ResourceSharingConfig: "1 - 500 percent"; the service model and the console allow 10,000.
 DOCUMENTED_BORROW_LIMIT = 500
 # Announcement of fine-grained quotas; developer guide on topology-aware scheduling.
@@ -72,8 +82,11 @@ COMPUTE_QUOTA_REGIONS = frozenset(_LISTED_FOR_ALL | _LISTED_WITH_QUOTA)
 SCHEDULER_CONFIG_REGIONS = frozenset(_LISTED_FOR_ALL | _LISTED_WITH_SCHEDULER)
 CLUSTER_REGIONS = COMPUTE_QUOTA_REGIONS | SCHEDULER_CONFIG_REGIONS | _LISTED_WITH_NEITHER
 
-# Kueue: first minor version that stores v1beta2, and what its CRDs and webhooks (v0.19.2) accept.
-KUEUE_FIRST_VERSION = "0.16.0"
+# Kueue 0.16 is the first that stores v1beta2. The settings that this tool installs Kueue with name the
+# framework ray.io/rayservice, which 0.16 refuses as unknown: its manager does not start.
+KUEUE_FIRST_STORED_VERSION = "0.16.0"
+KUEUE_FIRST_VERSION = "0.17.0"
+# What the CRDs and webhooks of Kueue v0.19.2 accept.
 KUEUE_MAX_FLAVORS = 64
 KUEUE_MAX_RESOURCES = 64
 KUEUE_MAX_FLAVOR_RESOURCES = 512

@@ -127,7 +127,6 @@ class ClusterStack(FleetStack):
         directory: Path,
     ) -> hyperpod.HyperPodEksCluster:
         spec = self.cluster.config.spec
-        scaling = spec.auto_scaling is not None and spec.auto_scaling.mode == "Enable"
         return hyperpod.HyperPodEksCluster(
             self,
             "HyperPod",
@@ -140,7 +139,7 @@ class ClusterStack(FleetStack):
             restricted_groups_config=groups.restricted_config(self.cluster),
             node_provisioning_mode=spec.node_provisioning_mode,
             node_recovery=spec.node_recovery or "Automatic",
-            karpenter=scaling,
+            karpenter=None if spec.auto_scaling is None else spec.auto_scaling.mode == "Enable",
             cluster_role_arn=spec.cluster_role,
             tiered_storage=self._tiered_storage(),
             container_insights=_insights(self.cluster),
@@ -334,15 +333,12 @@ def _existing_network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.Hy
 def _new_network(scope: Construct, cluster: ResolvedCluster) -> hyperpod.HyperPodNetworkBase:
     create = cluster.config.spec.network.create
     assert create is not None
-    zones = create.availability_zones
-    if zones is not None and create.node_availability_zone is not None:
-        # The construct puts nodes into the first zone.
-        zones = sorted(zones, key=lambda zone: zone != create.node_availability_zone)
     return hyperpod.HyperPodNetwork(
         scope,
         "Network",
         cidr=create.cidr,
-        availability_zones=zones,
+        availability_zones=create.availability_zones,
+        node_availability_zone=create.node_availability_zone,
         nat_gateway=create.nat_gateway == "Enabled",
         interface_endpoints=create.interface_endpoints,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hyperpod_governance import service
 from hyperpod_governance.model import (
     ClusterQueue,
     Cohort,
@@ -25,12 +26,7 @@ from hyperpod_governance.model import (
 from hyperpod_governance.quantity import format_quantity
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
-MAX_FLAVORS = 64
-MAX_RESOURCES = 64
-MAX_QUOTAS = 512
-"""Most pairs of a flavor and a resource in one resource group."""
 MAX_FLAVOR_LABELS = 8
-MAX_FLAVOR_TOLERATIONS = 8
 
 
 class KueueLimitError(ValueError):
@@ -49,7 +45,7 @@ def resource_flavor(item: Flavor) -> dict[str, Any]:
         KueueLimitError: more labels or tolerations than a flavor may have.
     """
     _limit(f"ResourceFlavor {item.name}", "nodeLabels", len(item.node_labels), MAX_FLAVOR_LABELS)
-    _limit(f"ResourceFlavor {item.name}", "tolerations", len(item.tolerations), MAX_FLAVOR_TOLERATIONS)
+    _limit(f"ResourceFlavor {item.name}", "tolerations", len(item.tolerations), service.KUEUE_MAX_TOLERATIONS)
     spec: dict[str, Any] = {"nodeLabels": dict(sorted(item.node_labels.items()))}
     if item.tolerations:
         spec["tolerations"] = [_toleration(taint) for taint in item.tolerations]
@@ -132,9 +128,9 @@ def _resource_groups(
     owner: str, covered: Sequence[str], flavors: Sequence[FlavorQuota]
 ) -> list[dict[str, Any]]:
     """One group: the flavors are whole machines, so all resources of a pod come from the same one."""
-    _limit(owner, "flavors", len(flavors), MAX_FLAVORS)
-    _limit(owner, "resources", len(covered), MAX_RESOURCES)
-    _limit(owner, "flavor-resource quotas", len(flavors) * len(covered), MAX_QUOTAS)
+    _limit(owner, "flavors", len(flavors), service.KUEUE_MAX_FLAVORS)
+    _limit(owner, "resources", len(covered), service.KUEUE_MAX_RESOURCES)
+    _limit(owner, "flavor-resource quotas", len(flavors) * len(covered), service.KUEUE_MAX_FLAVOR_RESOURCES)
     items = [
         {"name": flavor.flavor, "resources": [_quota(quota) for quota in flavor.resources]}
         for flavor in flavors

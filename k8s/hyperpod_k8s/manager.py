@@ -7,29 +7,10 @@ from typing import Any
 from hyperpod_governance import naming
 from hyperpod_governance.model import ResolvedGovernance
 from hyperpod_k8s.emit import to_yaml
+from hyperpod_k8s.workloads import WORKLOAD_KINDS
 
 CHART = "oci://registry.k8s.io/kueue/charts/kueue"
 """Where the Kueue project publishes its Helm chart."""
-
-# Job kinds of the training operators that HyperPod's dependencies chart installs, and Kueue's own defaults.
-_FRAMEWORKS = (
-    "batch/job",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/jaxjob",
-    "ray.io/rayjob",
-    "ray.io/rayservice",
-    "ray.io/raycluster",
-    "jobset.x-k8s.io/jobset",
-    "trainer.kubeflow.org/trainjob",
-    "pod",
-    "deployment",
-    "statefulset",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-)
 
 
 def helm_values(governance: ResolvedGovernance) -> dict[str, Any]:
@@ -53,7 +34,7 @@ def configuration(governance: ResolvedGovernance) -> dict[str, Any]:
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "clientConnection": {"qps": 300, "burst": 500},
         "managedJobsNamespaceSelector": selector,
-        "integrations": {"frameworks": list(_FRAMEWORKS)},
+        "integrations": {"frameworks": [kind.framework for kind in WORKLOAD_KINDS if kind.framework]},
     }
     if governance.fair_sharing:
         strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]

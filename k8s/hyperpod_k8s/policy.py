@@ -10,26 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_governance import naming
-from hyperpod_k8s.rbac import KUBEFLOW_JOBS
+from hyperpod_k8s.workloads import resources_by_group
 
 QUEUE_NAME_LABEL = "kueue.x-k8s.io/queue-name"
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
-_WORKLOADS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("", ("pods",)),
-    ("apps", ("deployments", "statefulsets")),
-    ("batch", ("jobs",)),
-    ("jobset.x-k8s.io", ("jobsets",)),
-    ("kubeflow.org", KUBEFLOW_JOBS),
-    ("leaderworkerset.x-k8s.io", ("leaderworkersets",)),
-    ("ray.io", ("rayclusters", "rayjobs", "rayservices")),
-    ("sagemaker.amazonaws.com", ("hyperpodpytorchjobs",)),
-    ("trainer.kubeflow.org", ("trainjobs",)),
-)
-# What a controller made counts with its owner. A CronJob is no workload of Kueue, so its Jobs are not exempt.
+# What a controller made counts with its owner, if a controller did make it: a person, or a service account of
+# the team, could name any owner. A CronJob is no workload of Kueue, so its Jobs are not exempt.
 _STANDS_ALONE = (
     "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists("
     "owner, has(owner.controller) && owner.controller && owner.kind != 'CronJob')"
+    " || !request.userInfo.username.startsWith('system:')"
+    " || request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
 )
 _HAS_QUEUE_NAME = (
     f"has(object.metadata.labels) && '{QUEUE_NAME_LABEL}' in object.metadata.labels"
@@ -48,15 +40,15 @@ def queue_name_policy() -> dict[str, Any]:
             "apiGroups": [group],
             "apiVersions": ["*"],
             "operations": ["CREATE"],
-            "resources": list(resources),
+            "resources": resources,
             "scope": "*",
         }
-        for group, resources in _WORKLOADS
+        for group, resources in resources_by_group().items()
     ]
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": _match(resourceRules=rules),
-        "matchConditions": [{"name": "not-owned-by-a-controller", "expression": _STANDS_ALONE}],
+        "matchConditions": [{"name": "not-made-by-a-controller", "expression": _STANDS_ALONE}],
         "validations": [{"expression": _HAS_QUEUE_NAME, "message": _MESSAGE, "reason": "Invalid"}],
     }
     return _object("ValidatingAdmissionPolicy", spec)

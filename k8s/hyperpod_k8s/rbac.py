@@ -6,11 +6,10 @@ from typing import Any
 
 from hyperpod_governance import naming
 from hyperpod_governance.model import Namespace
+from hyperpod_k8s.workloads import resources_by_group
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 RBAC_VERSION = f"{RBAC_GROUP}/v1"
-
-KUBEFLOW_JOBS = ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
 
 _READ = ["get", "list", "watch"]
 _WRITE = [*_READ, "create", "delete", "deletecollection", "patch", "update"]
@@ -26,15 +25,11 @@ def team_role() -> dict[str, Any]:
     A ClusterRole only so that its rights stand in one place: it is bound by RoleBindings alone.
     """
     rules = [
-        _rule("", ["configmaps", "persistentvolumeclaims", "pods", "services"], _WRITE),
+        *(_rule(group, resources, _WRITE) for group, resources in resources_by_group().items()),
+        _rule("", ["configmaps", "persistentvolumeclaims", "services"], _WRITE),
         _rule("", ["events", "pods/log", "pods/status"], _READ),
         # A client that opens a websocket is asked for "get", any other and newer API servers for "create".
         _rule("", ["pods/exec", "pods/portforward"], ["create", "get"]),
-        _rule("batch", ["jobs"], _WRITE),
-        _rule("jobset.x-k8s.io", ["jobsets"], _WRITE),
-        _rule("kubeflow.org", list(KUBEFLOW_JOBS), _WRITE),
-        _rule("ray.io", ["rayclusters", "rayjobs"], _WRITE),
-        _rule("sagemaker.amazonaws.com", ["hyperpodpytorchjobs"], _WRITE),
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], _READ),
     ]
     return _object("ClusterRole", naming.TEAM_ROLE, rules=rules)

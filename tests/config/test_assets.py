@@ -45,6 +45,15 @@ spec:
 """
 
 
+SECOND_GROUP = """\
+    - name: train
+      instanceType: ml.g5.2xlarge
+      instanceCount: 1
+      slurmConfig: {nodeType: Compute}
+      lifeCycleConfig: {sourcePath: slurm, onInitComplete: setup.sh}
+"""
+
+
 def prepare(base: Path) -> Path:
     directory = base / "config"
     for name in ("scripts", "slurm"):
@@ -59,6 +68,11 @@ def prepare(base: Path) -> Path:
 def no_directory(directory: Path) -> None:
     (directory / "scripts" / "setup.sh").unlink()
     (directory / "scripts").rmdir()
+
+
+def lower_script(directory: Path) -> None:
+    (directory / "scripts" / "lib").mkdir()
+    (directory / "scripts" / "lib" / "helper.sh").write_text("echo\n")
 
 
 MISTAKES: dict[str, tuple[Callable[[Path], object], str, int, str]] = {
@@ -82,6 +96,18 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str, int, str]] = {
         18,
         "does not begin with #!",
     ),
+    "Windows line ends in a script beside the one that is named": (
+        lambda it: (it / "scripts" / "helper.sh").write_bytes(b"#!/bin/bash\r\n"),
+        "HPF021",
+        17,
+        "helper.sh has CRLF",
+    ),
+    "no interpreter in a script below the one that is named": (
+        lower_script,
+        "HPF021",
+        17,
+        "helper.sh does not",
+    ),
     "the older way to set up Slurm": (
         lambda it: (it / "slurm" / "provisioning_parameters.json").write_text("{}"),
         "HPF022",
@@ -103,3 +129,18 @@ def test_a_mistake_is_found_at_the_field_that_names_the_file(
     found = list(check(fleet, directory))
     assert [(it.rule, it.place.line) for it in found] == [(rule, line)]
     assert words in found[0].message
+
+
+def test_a_script_of_two_groups_is_spoken_of_once_and_other_files_not_at_all(tmp_path: Path) -> None:
+    directory = prepare(tmp_path)
+    config = directory / "fleet.yaml"
+    first_names_another = config.read_text().replace("onInitComplete: setup.sh", "onInitComplete: other.sh")
+    config.write_text(first_names_another + SECOND_GROUP)
+    (directory / "slurm" / "setup.sh").write_text("echo\n")
+    (directory / "slurm" / "other.sh").write_text("#!/bin/bash\n")
+    (directory / "slurm" / "notes.txt").write_bytes(b"to do\r\n")
+    (directory / "slurm" / "folder.sh").mkdir()
+    fleet = load(directory).fleet
+    assert fleet is not None
+    found = list(check(fleet, directory))
+    assert [(it.rule, it.place.line) for it in found] == [("HPF021", 38)]

@@ -15,6 +15,24 @@ HEAD = "apiVersion: hyperpod-fleet/v1alpha1\n"
 FLEET = HEAD + "kind: Fleet\nmetadata: {name: example}\nspec: {}\n"
 TEAM = HEAD + "kind: Team\nmetadata: {name: vision}\nspec:\n"
 
+PATCH = (
+    HEAD
+    + """\
+kind: Cluster
+metadata: {{name: a}}
+spec:
+  region: us-east-1
+  orchestrator: {{eks: {{version: "1.34"}}}}
+  instanceGroups:
+    - name: g
+      instanceType: ml.m5.xlarge
+      instanceCount: 1
+      autoPatchConfig:
+        patchingStrategy: WhenIdle
+        deploymentConfig: {{rollingUpdatePolicy: {{maximumBatchSize: {{type: {kind}, value: {value}}}}}}}
+"""
+)
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -121,6 +139,13 @@ ONE_MISTAKE = [
         "5:72",
         "HPF018",
         "instanceFamily and hardware exclude each other",
+    ),
+    (
+        "a batch of more than all instances is refused at its value",
+        PATCH.format(kind="CAPACITY_PERCENTAGE", value=101),
+        "13:103",
+        "HPF018",
+        "101 with CAPACITY_PERCENTAGE is more than 100 percent [take at most 100]",
     ),
     ("an unknown kind is suggested", HEAD + "kind: Teem\n", "2:7", "HPF012", "did you mean Team?"),
     ("a missing kind is told", "a: 1\n", "1:1", "HPF012", "kind is missing"),
@@ -238,6 +263,9 @@ def test_one_mistake(here: Path, text: str, place: str, rule: str, fragment: str
 
 
 ACCEPTED = [
+    ("a batch of all instances", TEAM + "  {}\n---\n" + PATCH.format(kind="CAPACITY_PERCENTAGE", value=100)),
+    ("a batch of many instances", TEAM + "  {}\n---\n" + PATCH.format(kind="INSTANCE_COUNT", value=101)),
+    ("a name of one letter", TEAM + "  {}\n---\n" + PATCH.format(kind="INSTANCE_COUNT", value=1)),
     ("a byte order mark", "\ufeff" + TEAM + "  department: a\n"),
     ("Windows line ends", (TEAM + "  department: a\n").replace("\n", "\r\n")),
     ("empty documents between others", "---\n---\n" + TEAM + "  department: a\n---\n"),

@@ -227,6 +227,20 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: hyperpod.HyperPodNetwork(stack(), "N", availability_zones=["us-east-1a"]),
         "is 1: the limit is 2 to 4",
     ),
+    "one node zone for two node subnets": (
+        lambda: hyperpod.HyperPodNetwork(
+            stack(), "N", node_availability_zone="us-east-1c", node_subnet_count=2
+        ),
+        "node_availability_zone 'us-east-1c' with node_subnet_count 2",
+    ),
+    "an interface endpoint twice": (
+        lambda: hyperpod.HyperPodNetwork(stack(), "N", interface_endpoints=["sts", "ec2", "sts"]),
+        "interface endpoint 'sts' occurs twice.*remove one",
+    ),
+    "an administrator twice": (
+        lambda: NewEks(admin_role_arns=["arn:aws:iam::123456789012:role/a"] * 2),
+        "admin_role_arns 'arn:aws:iam::123456789012:role/a' occurs twice",
+    ),
     "an odd Lustre size": (
         lambda: hyperpod.LustreFileSystem(
             stack(), "F", network=existing(stack()), storage_capacity_in_gib=3600

@@ -197,6 +197,26 @@ def test_karpenter_gets_its_mode_and_its_role(templates: dict[str, Template]) ->
     assert "ClusterRole" in cluster
 
 
+@pytest.mark.parametrize(("karpenter", "scaling"), [(None, None), (False, {"Mode": "Disable"})])
+def test_scaling_that_is_switched_off_says_so_and_needs_no_role(
+    karpenter: bool | None, scaling: dict[str, str] | None
+) -> None:
+    stack = cdk.Stack(cdk.App(), "S")
+    hyperpod.HyperPodEksCluster(
+        stack,
+        "C",
+        cluster_name="c",
+        network=hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"]),
+        eks=hyperpod.ExistingEks(cluster_name="e"),
+        dependencies=hyperpod.DependenciesChart.none(),
+        instance_groups=[hyperpod.InstanceGroup(name="g", instance_type="ml.m5.xlarge", instance_count=1)],
+        karpenter=karpenter,
+    )
+    cluster = the(synthesize(stack), CLUSTER)
+    assert cluster.get("AutoScaling") == scaling
+    assert "ClusterRole" not in cluster
+
+
 def test_restricted_groups_stand_alone(templates: dict[str, Template]) -> None:
     cluster = the(templates["eks-restricted"], CLUSTER)
     assert "InstanceGroups" not in cluster
@@ -329,6 +349,15 @@ def test_monitoring_switches_kueue_metrics_on_and_watches_one_cluster(
     assert properties(templates["slurm-new"], "AWS::EKS::Addon") == []
 
 
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", None])
+def test_dashboards_of_one_cluster_name_in_two_regions_have_two_names(region: str | None) -> None:
+    stack = cdk.Stack(cdk.App(), "S", env=cdk.Environment(region=region))
+    hyperpod.HyperPodMonitoring(stack, "M", cluster_name="c", cluster_arn="arn")
+    name = the(synthesize(stack), "AWS::CloudWatch::Dashboard")["DashboardName"]
+    joined = {"Fn::Join": ["", ["hyperpod-c-", {"Ref": "AWS::Region"}]]}
+    assert name == (f"hyperpod-c-{region}" if region else joined)
+
+
 def cluster_ids(template: Template) -> list[str]:
     return [name for name, resource in template["Resources"].items() if resource["Type"] == CLUSTER]
 
@@ -343,6 +372,21 @@ def test_a_closed_network_has_endpoints_instead_of_a_way_out(templates: dict[str
     assert len(interface) == len(hyperpod.CLOSED_NETWORK_ENDPOINTS)
     zones = {subnet["AvailabilityZoneId"] for subnet in properties(template, "AWS::EC2::Subnet")}
     assert zones == {"use1-az1", "use1-az2", "use1-az4"}
+
+
+@pytest.mark.parametrize(
+    ("zone", "key"), [("us-east-1c", "AvailabilityZone"), ("use1-az6", "AvailabilityZoneId")]
+)
+def test_nodes_and_their_way_out_lie_in_the_zone_that_is_asked_for(zone: str, key: str) -> None:
+    stack = cdk.Stack(cdk.App(), "S")
+    hyperpod.HyperPodNetwork(stack, "N", node_availability_zone=zone)
+    subnets = properties(synthesize(stack), "AWS::EC2::Subnet")
+    by_name = {subnet["Tags"][-1]["Value"].rpartition("/")[2]: subnet for subnet in subnets}
+    assert by_name["Node0"][key] == by_name["Public"][key] == zone
+    # The control plane stays in the first zones of the region.
+    for i in (0, 1):
+        zones = by_name[f"ControlPlane{i}"]["AvailabilityZone"]
+        assert zones == {"Fn::Select": [i, {"Fn::GetAZs": ""}]}
 
 
 @settings(max_examples=15)

@@ -343,3 +343,53 @@ def test_the_example_is_the_same_fleet_however_its_files_are_arranged(tmp_path: 
         for it in resolve(load(path).fleet).clusters  # type: ignore[arg-type]
     ]
     assert facts(tmp_path) == facts(EXAMPLE)
+
+
+def test_a_gpu_of_which_slices_are_promised_is_not_idle() -> None:
+    groups = [{"name": "a", "instanceType": "ml.p5.48xlarge", "instanceCount": 1}]
+    slices = {"acceleratorPartition": {"type": "mig-1g.10gb", "count": 15}}
+    found = governance(
+        cluster("kueue", groups, schedulerConfig={"idleResourceSharing": "Enabled"}),
+        team("a", [{"instanceType": "ml.p5.48xlarge", **slices}]),
+    )
+    pool = {entry.resource: entry.nominal for entry in found.cohorts[0].flavors[0].resources}
+    assert pool[GPU] == 5
+
+
+MINIMUMS: dict[str, tuple[str | None, dict[str, Any], int]] = {
+    "Continuous: what is stated": ("Continuous", {"minInstanceCount": 2}, 2),
+    "Continuous: none if nothing is stated": ("Continuous", {}, 0),
+    "without Continuous: all": (None, {}, 4),
+    "Slurm: one controller": ("Continuous", {"slurmConfig": {"nodeType": "Controller"}}, 1),
+    "Slurm: no compute node": ("Continuous", {"slurmConfig": {"nodeType": "Compute"}}, 0),
+}
+
+
+@pytest.mark.parametrize(("mode", "group", "expected"), MINIMUMS.values(), ids=MINIMUMS)
+def test_the_minimum_of_a_group(mode: str | None, group: dict[str, Any], expected: int) -> None:
+    it = document(
+        "Cluster",
+        "research",
+        region="us-east-1",
+        orchestrator={"slurm": {}} if "slurmConfig" in group else {"eks": {"version": "1.34"}},
+        instanceGroups=[{"name": "a", "instanceType": "ml.g5.2xlarge", "instanceCount": 4, **group}],
+        **({"nodeProvisioningMode": mode} if mode else {}),
+    )
+    assert resolved(it).clusters[0].pools[0].minimum == expected
+
+
+def test_the_service_is_told_the_percentage_that_the_review_shows_beside_absolute_limits() -> None:
+    limits = [{"instanceType": "ml.g5.2xlarge", "accelerators": 7}]
+    sharing = {"strategy": "LendAndBorrow", "absoluteBorrowLimits": limits}
+    quota = [{"instanceType": "ml.g5.2xlarge", "accelerators": 4}]
+    assert (
+        governance(cluster(), team("a", quota, resourceSharingConfig=sharing)).compute_quotas[0].borrow_limit
+        == 0
+    )
+
+
+def test_a_group_of_types_with_different_network_labels_names_no_topology() -> None:
+    types = {"instanceTypes": ["ml.p5.48xlarge", "ml.g5.2xlarge"]}
+    groups = [{"name": "a", "instanceRequirements": types, "instanceCount": 1}]
+    labels = resolved(cluster("kueue", groups)).clusters[0].pools[0].kubernetes_labels
+    assert "hyperpod-fleet.io/topology" not in labels

@@ -1,4 +1,4 @@
-"""HPF101 to HPF123: one change of a good fleet, one finding at its place."""
+"""HPF101 to HPF129: one change of a good fleet, one finding at its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,27 @@ SHARED = {
 LUSTRE = {"name": "scratch", "lustre": {"storageCapacityGiB": 4800}}
 ZFS = {"name": "home", "openZfs": {"storageCapacityGiB": 64}}
 EXISTING_ZFS = {"fsxOpenZfsConfig": {"dnsName": "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com"}}
+EXISTING_LUSTRE = {
+    "fsxLustreConfig": {
+        "dnsName": "fs-0123456789abcdef1.fsx.us-east-1.amazonaws.com",
+        "mountName": "fsx",
+        "mountPath": "/home/",
+    }
+}
 LONG = "a" * 40
+EKS = "research/spec/orchestrator/eks"
+ADMIN = "arn:aws:iam::111111111111:role/admin"
+OPS = "arn:aws:iam::111111111111:role/ops"
+NETWORK = {"existing": {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}}
+
+
+def existing(*clusters: str) -> dict[str, object]:
+    """Clusters on one EKS cluster that exists, in its network."""
+    eks = {"existing": {"clusterName": "shared"}}
+    return {f"{name}/spec/orchestrator/eks": {**eks} for name in clusters} | {
+        f"{name}/spec/network": NETWORK for name in clusters
+    }
+
 
 CASES = [
     Case(
@@ -92,6 +112,13 @@ CASES = [
         "pretrain: imageReleaseVersion: 1.2.3",
         ("imageReleaseVersion",),
         {"pretrain/spec/instanceGroups/1/imageReleaseVersion": "1.2.3"},
+    ),
+    Case(
+        "deep health checks in a Slurm cluster",
+        "HPF104",
+        "pretrain: onStartDeepHealthChecks:",
+        ("onStartDeepHealthChecks", "Slurm"),
+        {"pretrain/spec/instanceGroups/1/onStartDeepHealthChecks": ["InstanceStress"]},
     ),
     Case(
         "restricted groups in a Slurm cluster, and no word about what they exclude",
@@ -269,11 +296,11 @@ CASES = [
         {"studio/spec/tags": {"AWS:team": "llm"}},
     ),
     Case(
-        "more than 50 tags of fleet and cluster together",
+        "more tags of fleet and cluster together than leave room for two on subnets",
         "HPF119",
         "studio: tags:",
-        ("51 tags", "50", "remove 1"),
-        {"studio/spec/tags": {f"key{number}": "x" for number in range(50)}},
+        ("49 tags", "48", "remove 1"),
+        {"studio/spec/tags": {f"key{number}": "x" for number in range(48)}},
     ),
     Case(
         "a shared environment without restricted groups",
@@ -317,6 +344,114 @@ CASES = [
         ("10.0.0.0/8", "dependencies.path"),
         {"research/spec/orchestrator/eks/publicAccessCidrs": ["10.0.0.0/8"]},
     ),
+    Case(
+        "an EKS cluster that exists under two clusters",
+        "HPF124",
+        "studio: clusterName: shared",
+        ("shared", "us-east-1", "research.yaml:"),
+        existing("research", "studio"),
+    ),
+    Case(
+        "an EKS cluster that exists under two clusters, one of them of an account",
+        "HPF124",
+        "studio: clusterName: shared",
+        ("shared",),
+        {**existing("research", "studio"), "studio/spec/account": "111111111111"},
+    ),
+    Case(
+        "an administrator's role twice",
+        "HPF125",
+        f"research: {OPS}",
+        (OPS, "twice in adminRoleArns"),
+        {f"{EKS}/adminRoleArns": [OPS, ADMIN, OPS]},
+    ),
+    Case(
+        "an administrator's role in two teams of the cluster",
+        "HPF125",
+        f"research: {OPS}",
+        (OPS, "team llm, vision", "one access entry"),
+        {
+            f"{EKS}/adminRoleArns": [ADMIN, OPS],
+            "llm/spec/access": {"principalArns": [OPS, OPS]},
+            "vision/spec/access": {"principalArns": [OPS]},
+        },
+    ),
+    Case(
+        "administrators of an EKS cluster that exists",
+        "HPF126",
+        "research: adminRoleArns:",
+        ("adminRoleArns is only of a new EKS cluster", "shared exists"),
+        {
+            **existing("research"),
+            f"{EKS}/adminRoleArns": [OPS, OPS],
+            "llm/spec/access": {"principalArns": [OPS]},
+        },
+    ),
+    Case(
+        "ranges of the endpoint of an EKS cluster that exists",
+        "HPF126",
+        "research: publicAccessCidrs:",
+        ("publicAccessCidrs is only of a new EKS cluster",),
+        {**existing("research"), f"{EKS}/publicAccessCidrs": ["192.0.2.0/24"]},
+    ),
+    Case(
+        "ranges of a private endpoint",
+        "HPF127",
+        "research: publicAccessCidrs:",
+        ("1 ranges", "Disabled"),
+        {
+            f"{EKS}/endpointPublicAccess": "Disabled",
+            f"{EKS}/publicAccessCidrs": ["192.0.2.0/24"],
+            f"{EKS}/dependencies": {"install": "Disabled"},
+        },
+    ),
+    Case(
+        "two threads of each core on a type with one",
+        "HPF128",
+        "research: threadsPerCore: 2",
+        ("system", "is 2", "ml.m7g.2xlarge"),
+        {f"{GROUPS}/0/instanceType": "ml.m7g.2xlarge", f"{GROUPS}/0/threadsPerCore": 2},
+    ),
+    Case(
+        "two threads of each core on some of the types of a group",
+        "HPF128",
+        "pretrain: threadsPerCore: 2",
+        ("train", "which ml.g7.48xlarge does"),
+        {
+            "pretrain/spec/instanceGroups/1/threadsPerCore": 2,
+            "pretrain/spec/instanceGroups/1/instanceType": REMOVE,
+            "pretrain/spec/instanceGroups/1/instanceRequirements": {
+                "instanceTypes": ["ml.p5.48xlarge", "ml.g7.48xlarge"]
+            },
+        },
+    ),
+    Case(
+        "EFA on a type without it",
+        "HPF128",
+        "research: interfaceType: efa",
+        ("interfaceType", "system", "ml.m5.2xlarge", "remove networkInterface"),
+        {f"{GROUPS}/0/networkInterface": {"interfaceType": "efa"}},
+    ),
+    Case(
+        "Lustre at the path that OpenZFS has when nothing is said",
+        "HPF129",
+        "research: fsxOpenZfsConfig:",
+        ("gpu", "Lustre", "OpenZFS", "/home"),
+        {STORAGE: [EXISTING_LUSTRE, EXISTING_ZFS]},
+    ),
+    Case(
+        "two made file systems at one path",
+        "HPF129",
+        "research: fileSystem:",
+        ("at /data",),
+        {
+            "research/spec/fileSystems": [LUSTRE, ZFS],
+            STORAGE: [
+                {"fileSystem": {"name": "home", "mountPath": "/data"}},
+                {"fileSystem": {"name": "scratch", "mountPath": "/data"}},
+            ],
+        },
+    ),
 ]
 
 
@@ -356,8 +491,20 @@ def test_restricted_groups_exclude_each_of_three_settings(tmp_path: Path) -> Non
         {"research/spec/fileSystems": [{"name": "small", "lustre": {"storageCapacityGiB": 1200}}]},
         {"pretrain/spec/account": "111111111111", "research/spec/account": "222222222222"}
         | {"research/spec/clusterName": "fleet-pretrain"},
-        {"studio/spec/tags": {f"key{number}": "x" for number in range(49)} | {"owner": "studio"}},
+        {"studio/spec/tags": {f"key{number}": "x" for number in range(47)} | {"owner": "studio"}},
         {"studio/spec/governance/teamStacks": 8},
+        {"studio/spec/autoScaling": {"mode": "Enable"}, "studio/spec/nodeRecovery": REMOVE},
+        existing("research", "studio") | {"research/spec/region": "eu-central-1"},
+        existing("research", "studio")
+        | {"research/spec/account": "111111111111", "studio/spec/account": "222222222222"},
+        # EKS takes one access entry for each principal in each cluster.
+        {f"{EKS}/adminRoleArns": [OPS], "studio/spec/orchestrator/eks/adminRoleArns": [OPS]},
+        {"llm/spec/access": {"principalArns": [OPS, OPS]}, "vision/spec/access": {"principalArns": [OPS]}},
+        {f"{GROUPS}/0/threadsPerCore": 1, f"{GROUPS}/1/threadsPerCore": 2},
+        {f"{GROUPS}/0/instanceType": "ml.m7g.medium", f"{GROUPS}/0/threadsPerCore": 2},  # EC2 lists none
+        {f"{GROUPS}/1/networkInterface": {"interfaceType": "efa-only"}},
+        {"research/spec/fileSystems": [LUSTRE, ZFS]}
+        | {STORAGE: [{"fileSystem": {"name": "home"}}, {"fileSystem": {"name": "scratch"}}]},
     ],
 )
 def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ def taints(count: int, prefix: str = "key") -> list[dict[str, str]]:
     return [{"key": f"{prefix}{number}", "effect": "NoSchedule"} for number in range(count)]
 
 
+def labels(count: int) -> dict[str, str]:
+    """Labels with different keys."""
+    return {f"key{number}": "x" for number in range(count)}
+
+
 def groups(count: int) -> list[dict[str, Any]]:
     """Groups of as many instance types; the first is a system group."""
     names = ["ml.m5.2xlarge", "ml.g6.12xlarge"]
@@ -69,9 +74,16 @@ CASES = [
     Case(
         "a Kueue that is too old",
         "HPF703",
+        "studio: version: 0.16.9",
+        ("0.16.9", "0.17.0", "ray.io/rayservice"),
+        {"studio/spec/governance/kueue": {"version": "0.16.9"}},
+    ),
+    Case(
+        "a Kueue of yours that is too old",
+        "HPF703",
         "studio: version: 0.15.9",
         ("0.15.9", "0.16.0", "v1beta2"),
-        {"studio/spec/governance/kueue": {"version": "0.15.9"}},
+        {"studio/spec/governance/kueue": {"install": "Disabled", "version": "0.15.9"}},
     ),
     Case(
         "a taint twice on one group",
@@ -79,6 +91,27 @@ CASES = [
         "studio: key: key0",
         ("gpu", "key0", "NoSchedule"),
         {f"{GPU}/kubernetesConfig": {"taints": [*taints(1), {**taints(1)[0], "value": "other"}]}},
+    ),
+    Case(
+        "more labels than leave room for the name of the group and its topology",
+        "HPF705",
+        "studio: labels:",
+        ("gpu has 49 labels, and 2 are added", "50", "remove 1"),
+        {f"{GPU}/kubernetesConfig": {"labels": labels(49)}},
+    ),
+    Case(
+        "more labels than leave room for the name of the group",
+        "HPF705",
+        "studio: labels:",
+        ("system has 50 labels, and 1 are added",),
+        {"studio/spec/instanceGroups/0/kubernetesConfig": {"labels": labels(50)}},
+    ),
+    Case(
+        "a group of everybody",
+        "HPF706",
+        "llm: system:authenticated",
+        ("system:authenticated", "llm"),
+        {"llm/spec/access": {"groups": ["llm-people", "system:authenticated"]}},
     ),
 ]
 
@@ -95,7 +128,10 @@ def test_a_mistake_gives_its_finding_and_no_other(case: Case, tmp_path: Path) ->
         {"research/spec/instanceGroups": groups(64)},
         {f"{GPU}/kubernetesConfig": {"taints": taints(8)}},
         {f"{GPU}/kubernetesConfig": {"taints": [*taints(1), {"key": "key0", "effect": "NoExecute"}]}},
-        {"studio/spec/governance/kueue": {"version": "0.16.0"}},
+        {"studio/spec/governance/kueue": {"version": "0.17.0"}},
+        {"studio/spec/governance/kueue": {"install": "Disabled", "version": "0.16.0"}},
+        {f"{GPU}/kubernetesConfig": {"labels": labels(48)}},
+        {"llm/spec/access": {"groups": ["subsystem:llm", "oidc:system:llm"]}},
     ],
 )
 def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:

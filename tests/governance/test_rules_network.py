@@ -1,4 +1,4 @@
-"""HPF130 to HPF135: one change of a good fleet, one finding at its place."""
+"""HPF130 to HPF137: one change of a good fleet, one finding at its place."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ CREATE = "pretrain/spec/network/create"
 EXISTING = {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}
 # A chart that is fetched when deploying needs an open endpoint (HPF123).
 NO_CHART: dict[str, Any] = {"research/spec/orchestrator/eks/dependencies": {"install": "Disabled"}}
+ENDPOINTS = ["ec2", "ec2messages", "ecr.api", "ecr.dkr", "logs", "monitoring", "ssm", "ssmmessages", "sts"]
 
 CASES = [
     Case(
@@ -122,11 +123,45 @@ CASES = [
         "a closed network whose endpoints are not enough",
         "HPF135",
         "research: interfaceEndpoints:",
-        ("1 of the 11", "missing: ec2, ec2messages, ecr.api"),
+        ("1 of the 12", "missing: ec2, ec2messages, ecr.api"),
         {
             "research/spec/network/create/natGateway": "Disabled",
             "research/spec/network/create/interfaceEndpoints": ["sts"],
         },
+    ),
+    Case(
+        "a closed network in which Kubernetes charts cannot be applied",
+        "HPF135",
+        "research: interfaceEndpoints:",
+        ("11 of the 12", "missing: lambda"),
+        {
+            "research/spec/network/create/natGateway": "Disabled",
+            "research/spec/network/create/interfaceEndpoints": [*ENDPOINTS, "eks", "eks-auth"],
+        },
+    ),
+    Case(
+        "an endpoint twice",
+        "HPF136",
+        "pretrain: ecr.api",
+        ("ecr.api stands twice",),
+        {f"{CREATE}/interfaceEndpoints": ["ecr.api", "sts", "ecr.api"]},
+    ),
+    Case(
+        "Kueue that is pulled into a closed network",
+        "HPF137",
+        "studio: install: Enabled",
+        ("studio", "public registry", "kueue.install: Disabled"),
+        {
+            "studio/spec/network/create/natGateway": "Disabled",
+            "studio/spec/governance/kueue": {"install": "Enabled"},
+        },
+    ),
+    Case(
+        "Kueue that is pulled into a closed network, by default",
+        "HPF137",
+        "studio: governance:",
+        ("studio",),
+        {"studio/spec/network/create/natGateway": "Disabled"},
     ),
 ]
 
@@ -154,6 +189,11 @@ def test_a_mistake_gives_its_finding_and_no_other(case: Case, tmp_path: Path) ->
             "research/spec/orchestrator/eks": {"existing": {"clusterName": "shared"}},
         },
         {"research/spec/network/create/natGateway": "Disabled"},
+        {f"{CREATE}/natGateway": "Disabled", f"{CREATE}/interfaceEndpoints": [*ENDPOINTS]},
+        {
+            "studio/spec/network/create/natGateway": "Disabled",
+            "studio/spec/governance/kueue": {"install": "Disabled"},
+        },
     ],
 )
 def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""HPF101 to HPF122: a cluster and its instance groups."""
+"""HPF101 to HPF129: a cluster and its instance groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from hyperpod_config.findings import Finding, Place, Severity, rule
-from hyperpod_config.model import Cluster, Fleet, FleetDocument
+from hyperpod_config.model import Cluster, Eks, Fleet, FleetDocument, InstanceGroup, RestrictedInstanceGroup
 from hyperpod_config.suggest import did_you_mean
 from hyperpod_governance import catalog, naming, service
 from hyperpod_governance.rules import walk
+
+_EKS = ("spec", "orchestrator", "eks")
 
 
 @rule("HPF101", "Unknown instance type")
@@ -110,6 +112,8 @@ def _foreign(cluster: Cluster) -> Iterator[walk.Path]:
             yield *path, "kubernetesConfig"
         if group.image_release_version is not None:
             yield *path, "imageReleaseVersion"
+        if group.on_start_deep_health_checks:
+            yield *path, "onStartDeepHealthChecks"
     if spec.restricted_instance_groups:
         yield "spec", "restrictedInstanceGroups"
     if spec.auto_scaling is not None:
@@ -283,26 +287,31 @@ def file_systems_per_group(fleet: Fleet) -> Iterator[Finding]:
     **Fix.** Keep one of the kind; mount others from the lifecycle script.
     """
     for cluster in fleet.clusters:
-        made = {entry.name: "Lustre" if entry.lustre else "OpenZFS" for entry in cluster.spec.file_systems}
         for path, group in walk.groups(cluster):
             seen: set[str] = set()
-            for index, storage in enumerate(group.instance_storage_configs):
-                kind = (
-                    "Lustre"
-                    if storage.fsx_lustre_config
-                    else "OpenZFS"
-                    if storage.fsx_open_zfs_config
-                    else None
-                )
-                if storage.file_system is not None:
-                    kind = made.get(storage.file_system.name)
+            for below, kind, _ in _mounts(cluster, group):
                 if kind in seen:
                     yield file_systems_per_group.finding(
-                        cluster.place(*path, "instanceStorageConfigs", index),
+                        cluster.place(*path, *below),
                         f"group {group.name} mounts a second FSx for {kind}; a group takes 1",
                         "keep one, and mount others from the lifecycle script",
                     )
-                seen |= {kind} if kind else set()
+                seen.add(kind)
+
+
+def _mounts(
+    cluster: Cluster, group: InstanceGroup | RestrictedInstanceGroup
+) -> Iterator[tuple[walk.Path, str, str]]:
+    """Every file system that a group mounts: its path below the group, its kind, and where nodes see it."""
+    made = {entry.name: "Lustre" if entry.lustre else "OpenZFS" for entry in cluster.spec.file_systems}
+    default = {"Lustre": service.DEFAULT_LUSTRE_PATH, "OpenZFS": service.DEFAULT_OPEN_ZFS_PATH}
+    for index, storage in enumerate(group.instance_storage_configs):
+        mount = storage.fsx_lustre_config or storage.fsx_open_zfs_config or storage.file_system
+        kind = "Lustre" if storage.fsx_lustre_config else "OpenZFS" if storage.fsx_open_zfs_config else None
+        if storage.file_system is not None:
+            kind = made.get(storage.file_system.name)
+        if mount is not None and kind is not None:
+            yield ("instanceStorageConfigs", index), kind, mount.mount_path or default[kind]
 
 
 @rule("HPF112", "EBS volume without size, or root volume with one")
@@ -429,15 +438,13 @@ def aws_name_clash(fleet: Fleet) -> Iterator[Finding]:
     for cluster in fleet.clusters:
         name = cluster.spec.cluster_name or naming.aws_name(fleet.name, cluster.name)
         same = named.setdefault((cluster.spec.region, name), [])
-        for other in same:
-            accounts = {cluster.spec.account, other.spec.account}
-            if len(accounts) == 1 or None in accounts:
-                first = other.place("spec", "clusterName")
-                message = f"cluster {name} in {cluster.spec.region} is already defined at {first}"
-                yield aws_name_clash.finding(
-                    cluster.place("spec", "clusterName"), message, "set another clusterName"
-                )
-                break
+        other = next((other for other in same if _may_share_account(cluster, other)), None)
+        if other is not None:
+            first = other.place("spec", "clusterName")
+            message = f"cluster {name} in {cluster.spec.region} is already defined at {first}"
+            yield aws_name_clash.finding(
+                cluster.place("spec", "clusterName"), message, "set another clusterName"
+            )
         same.append(cluster)
 
 
@@ -482,9 +489,10 @@ def reserved_tag(fleet: Fleet) -> Iterator[Finding]:
 
 @rule("HPF119", "Too many tags")
 def too_many_tags(fleet: Fleet) -> Iterator[Finding]:
-    """**What it means.** The tags of the fleet and of a cluster are together more than 50.
+    """**What it means.** The tags of the fleet and of a cluster are together more than 48.
 
-    **Why it matters.** An AWS resource takes 50 tags.
+    **Why it matters.** An AWS resource takes 50 tags, and subnets get two more: their name, and the mark by
+    which load balancers find them.
 
     **Example.** 30 tags in the Fleet document and 30 others in a Cluster document.
 
@@ -495,7 +503,7 @@ def too_many_tags(fleet: Fleet) -> Iterator[Finding]:
         if count > service.MAX_TAGS:
             yield too_many_tags.finding(
                 cluster.place("spec", "tags"),
-                f"cluster {cluster.name} has {count} tags, those of the fleet included; AWS allows"
+                f"cluster {cluster.name} has {count} tags, those of the fleet included; allowed are"
                 f" {service.MAX_TAGS}",
                 f"remove {count - service.MAX_TAGS} tags",
             )
@@ -591,7 +599,7 @@ def chart_cannot_reach(fleet: Fleet) -> Iterator[Finding]:
         if eks is None or eks.dependencies.install == "Disabled" or eks.dependencies.path is not None:
             continue
         private = eks.endpoint_public_access == "Disabled"
-        if private or eks.public_access_cidrs:
+        if private or (eks.public_access_cidrs and eks.existing is None):  # else HPF126
             field = "endpointPublicAccess" if private else "publicAccessCidrs"
             closed = "private" if private else f"open to {', '.join(eks.public_access_cidrs or ())} only"
             yield chart_cannot_reach.finding(
@@ -599,6 +607,189 @@ def chart_cannot_reach(fleet: Fleet) -> Iterator[Finding]:
                 f"the EKS endpoint is {closed}, and the dependencies chart is installed from outside",
                 "set dependencies.path to a directory with the chart, or dependencies.install to Disabled",
             )
+
+
+@rule("HPF124", "One EKS cluster under two HyperPod clusters")
+def eks_cluster_twice(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** Two Cluster documents of one Region name the same existing EKS cluster, and may be
+    of one account.
+
+    **Why it matters.** AWS maps a HyperPod cluster to an EKS cluster one to one. Nodes, charts and quotas of
+    two would mix in it.
+
+    **Example.** `existing: {clusterName: shared}` in two Cluster documents of us-east-1.
+
+    **Fix.** Put the instance groups into one Cluster document, take another EKS cluster, or set a different
+    `account` in each.
+    """
+    named: dict[tuple[str, str], list[Cluster]] = {}
+    for cluster in fleet.clusters:
+        eks = cluster.spec.orchestrator.eks
+        if eks is None or eks.existing is None:
+            continue
+        name, path = eks.existing.cluster_name, (*_EKS, "existing", "clusterName")
+        same = named.setdefault((cluster.spec.region, name), [])
+        other = next((other for other in same if _may_share_account(cluster, other)), None)
+        if other is not None:
+            yield eks_cluster_twice.finding(
+                cluster.place(*path),
+                f"EKS cluster {name} in {cluster.spec.region} is already that of {other.place(*path)}",
+                "put the instance groups into one Cluster document, or take another EKS cluster",
+            )
+        same.append(cluster)
+
+
+@rule("HPF125", "Two access entries of one principal")
+def principal_twice(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** A role of `adminRoleArns` stands there twice, or is also in `access.principalArns`
+    of a team with an allocation on the cluster.
+
+    **Why it matters.** EKS takes one access entry for each principal; the second fails, and its stack with
+    it.
+
+    **Example.** `adminRoleArns: [arn:aws:iam::111111111111:role/ops]`, and the same role in a team.
+
+    **Fix.** Keep one of them. An administrator needs no team to work in its namespace.
+    """
+    teams: dict[tuple[str, str], dict[str, None]] = {}
+    for member in walk.members(fleet):
+        for arn in member.team.spec.access.principal_arns:
+            teams.setdefault((member.allocation.cluster, arn), {})[member.team.name] = None
+    for cluster, eks in _new_eks(fleet):
+        seen: set[str] = set()
+        for index, arn in enumerate(eks.admin_role_arns):
+            place = cluster.place(*_EKS, "adminRoleArns", index)
+            members = [*teams.get((cluster.name, arn), ())] if cluster.spec.governance else []
+            if arn in seen:
+                message = f"{arn} stands twice in adminRoleArns; EKS takes one access entry for it"
+                yield principal_twice.finding(place, message, "remove one of them")
+            elif members:
+                message = (
+                    f"{arn} is also in principalArns of team {walk.listing(members)}; EKS takes one access"
+                    " entry for it"
+                )
+                yield principal_twice.finding(place, message, "keep it in one of them")
+            seen.add(arn)
+
+
+@rule("HPF126", "A setting of a new EKS cluster on an existing one")
+def new_eks_only(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `adminRoleArns` or `publicAccessCidrs` stands beside `existing`.
+
+    **Why it matters.** Both are settings of an EKS cluster that is made here; on one that exists they have no
+    effect.
+
+    **Example.** `existing: {clusterName: shared}` with `publicAccessCidrs: [192.0.2.0/24]`.
+
+    **Fix.** Remove it, and change the EKS cluster where it is made.
+    """
+    for cluster in fleet.clusters:
+        eks = cluster.spec.orchestrator.eks
+        if eks is None or eks.existing is None:
+            continue
+        given = {"adminRoleArns": eks.admin_role_arns, "publicAccessCidrs": eks.public_access_cidrs}
+        for key in (key for key, values in given.items() if values):
+            yield new_eks_only.finding(
+                cluster.place(*_EKS, key),
+                f"{key} is only of a new EKS cluster; {eks.existing.cluster_name} exists",
+                f"remove {key}",
+            )
+
+
+@rule("HPF127", "Ranges of a public endpoint that there is not")
+def cidrs_of_private_endpoint(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `publicAccessCidrs` is set beside `endpointPublicAccess: Disabled`.
+
+    **Why it matters.** The ranges say who reaches the public endpoint. Without one it is unclear what was
+    meant: a private endpoint, or a public one for these ranges.
+
+    **Example.** `endpointPublicAccess: Disabled` with `publicAccessCidrs: [192.0.2.0/24]`.
+
+    **Fix.** Remove one of the two.
+    """
+    for cluster, eks in _new_eks(fleet):
+        if eks.endpoint_public_access == "Disabled" and eks.public_access_cidrs:
+            yield cidrs_of_private_endpoint.finding(
+                cluster.place(*_EKS, "publicAccessCidrs"),
+                f"publicAccessCidrs has {len(eks.public_access_cidrs)} ranges, but endpointPublicAccess is"
+                " Disabled",
+                "remove publicAccessCidrs or endpointPublicAccess",
+            )
+
+
+@rule("HPF128", "A setting that the instance type does not have")
+def not_of_the_type(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `threadsPerCore` is none of the values that EC2 lists for an instance type of the
+    group, or `networkInterface` asks for EFA on a type without it.
+
+    **Why it matters.** The instances cannot be launched.
+
+    **Example.** `threadsPerCore: 2` on ml.m7g.2xlarge, `networkInterface: {interfaceType: efa}` on
+    ml.m5.2xlarge.
+
+    **Fix.** Remove the setting, or take another instance type. `docs/catalog.md` says where the figures come
+    from.
+    """
+    for cluster in fleet.clusters:
+        for path, group in walk.groups(cluster):
+            for key, value, names in _not_of_types(group):
+                yield not_of_the_type.finding(
+                    cluster.place(*path, *key),
+                    f"{key[-1]} of group {group.name} is {value}, which {walk.listing(names)} does not have",
+                    f"remove {key[0]}, or take another instance type",
+                )
+
+
+def _not_of_types(
+    group: InstanceGroup | RestrictedInstanceGroup,
+) -> Iterator[tuple[walk.Path, str | int, list[str]]]:
+    """Settings of a group that some of its types lack: path, value and types. Unknown types are HPF101's."""
+    found = {name: walk.known(name) for _, name in walk.instance_types(group)}
+    kinds = [kind for kind in found.values() if kind is not None]
+    threads = group.threads_per_core
+    if threads is not None:
+        listed = [kind for kind in kinds if kind.valid_threads_per_core]  # EC2 lists none for some
+        if names := [kind.name for kind in listed if threads not in kind.valid_threads_per_core]:
+            yield ("threadsPerCore",), threads, names
+    interface = group.network_interface if isinstance(group, InstanceGroup) else None
+    if interface is not None and (names := [kind.name for kind in kinds if not kind.efa_interfaces]):
+        yield ("networkInterface", "interfaceType"), interface.interface_type, names
+
+
+@rule("HPF129", "Two file systems at one path")
+def mount_path_twice(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** A group mounts an FSx for Lustre and an FSx for OpenZFS at one path. Without
+    `mountPath` that is `/fsx` for Lustre and `/home` for OpenZFS.
+
+    **Why it matters.** The one that is mounted last hides the other.
+
+    **Example.** A Lustre file system with `mountPath: /home` beside an OpenZFS file system without.
+
+    **Fix.** Set another `mountPath` on one of them.
+    """
+    for cluster in fleet.clusters:
+        for path, group in walk.groups(cluster):
+            kinds: dict[str, str] = {}
+            for below, kind, mount_path in _mounts(cluster, group):
+                other = kinds.setdefault(mount_path.rstrip("/"), kind)
+                if other != kind:  # two of one kind are HPF111's
+                    yield mount_path_twice.finding(
+                        cluster.place(*path, *below),
+                        f"group {group.name} mounts FSx for {other} and FSx for {kind} at {mount_path}",
+                        "set another mountPath on one of them",
+                    )
+
+
+def _new_eks(fleet: Fleet) -> Iterator[tuple[Cluster, Eks]]:
+    for cluster in fleet.clusters:
+        eks = cluster.spec.orchestrator.eks
+        if eks is not None and eks.existing is None:
+            yield cluster, eks
+
+
+def _may_share_account(one: Cluster, other: Cluster) -> bool:
+    accounts = {one.spec.account, other.spec.account}
+    return len(accounts) == 1 or None in accounts
 
 
 CONFIG = (
@@ -625,4 +816,10 @@ CONFIG = (
     region_not_listed,
     team_stacks,
     chart_cannot_reach,
+    eks_cluster_twice,
+    principal_twice,
+    new_eks_only,
+    cidrs_of_private_endpoint,
+    not_of_the_type,
+    mount_path_twice,
 )

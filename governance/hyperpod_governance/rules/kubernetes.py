@@ -1,4 +1,4 @@
-"""HPF7xx: what Kubernetes or Kueue would refuse."""
+"""HPF7xx: what Kubernetes or Kueue would refuse, and what nobody can mean to grant."""
 
 from __future__ import annotations
 
@@ -13,21 +13,28 @@ from hyperpod_governance.rules import walk
 
 @rule("HPF703", "Kueue too old")
 def kueue_too_old(fleet: Fleet) -> Iterator[Finding]:
-    """**What it means.** `kueue.version` is older than 0.16.
+    """**What it means.** `kueue.version` is older than 0.17, or than 0.16 where Kueue is not installed by
+    this tool.
 
     **Why it matters.** The objects are written as `kueue.x-k8s.io/v1beta2`, which Kueue stores since 0.16.
+    The settings that Kueue is installed with name the framework `ray.io/rayservice`, which 0.16 does not
+    know: its manager would not start.
 
-    **Example.** `kueue: {version: 0.14.2}`.
+    **Example.** `kueue: {version: 0.16.9}`.
 
-    **Fix.** Take 0.16 or newer.
+    **Fix.** Take 0.17 or newer.
     """
-    needed = service.KUEUE_FIRST_VERSION
     for cluster, governance in walk.governed(fleet):
         kueue = governance.kueue
-        if kueue is not None and walk.release(kueue.version) < walk.release(needed):
+        if kueue is None or governance.owner != "kueue":
+            continue
+        installs = kueue.install == "Enabled"
+        needed = service.KUEUE_FIRST_VERSION if installs else service.KUEUE_FIRST_STORED_VERSION
+        why = "knows the framework ray.io/rayservice" if installs else "stores v1beta2 objects"
+        if walk.release(kueue.version) < walk.release(needed):
             yield kueue_too_old.finding(
                 cluster.place("spec", "governance", "kueue", "version"),
-                f"Kueue {kueue.version} is older than {needed}, the first that stores v1beta2 objects",
+                f"Kueue {kueue.version} is older than {needed}, the first that {why}",
                 f"take {needed} or newer",
             )
 
@@ -116,5 +123,51 @@ def too_many_tolerations(fleet: ResolvedFleet) -> Iterator[Finding]:
                 )
 
 
-CONFIG = (kueue_too_old, duplicate_taint)
-RESOLVED = (too_many_flavors, too_many_tolerations)
+@rule("HPF705", "Too many labels on a group")
+def too_many_labels(fleet: ResolvedFleet) -> Iterator[Finding]:
+    """**What it means.** The labels of a group and those that this tool adds (the group's name and, in a
+    cluster with governance, its topology) are together more than 50.
+
+    **Why it matters.** HyperPod takes 50 labels for a group.
+
+    **Example.** 50 `kubernetesConfig.labels` on a group.
+
+    **Fix.** Remove as many as the hint says.
+    """
+    limit = service.MAX_NODE_LABELS
+    for cluster in fleet.clusters:
+        asked = {pool.name: pool.kubernetes_labels for pool in cluster.pools}
+        for path, group in walk.instance_groups(cluster.config):
+            own, count = len(group.kubernetes_config.labels), len(asked[group.name])
+            if count > limit:
+                yield too_many_labels.finding(
+                    cluster.config.place(*path, "kubernetesConfig", "labels"),
+                    f"group {group.name} has {own} labels, and {count - own} are added; HyperPod takes"
+                    f" {limit}",
+                    f"remove {count - limit} labels",
+                )
+
+
+@rule("HPF706", "A team's group that Kubernetes itself gives")
+def system_group(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** A name in `access.groups` begins with `system:`.
+
+    **Why it matters.** Kubernetes gives such groups by itself: `system:authenticated` is everybody who can
+    sign in, `system:serviceaccounts` every pod. All of them would work in the team's namespaces.
+
+    **Example.** `access: {groups: [system:authenticated]}`.
+
+    **Fix.** Name a group of your identity provider, or use `principalArns`.
+    """
+    for team in fleet.teams:
+        for index, group in enumerate(team.spec.access.groups):
+            if group.startswith("system:"):
+                yield system_group.finding(
+                    team.place("spec", "access", "groups", index),
+                    f"group {group} of team {team.name} is Kubernetes' own: its members are not the team's",
+                    "name a group of your identity provider, or use principalArns",
+                )
+
+
+CONFIG = (kueue_too_old, duplicate_taint, system_group)
+RESOLVED = (too_many_flavors, too_many_tolerations, too_many_labels)

@@ -213,6 +213,51 @@ def closed_network(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
+@rule("HPF136", "An interface endpoint twice")
+def endpoint_twice(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `interfaceEndpoints` names a service more than once.
+
+    **Why it matters.** A VPC takes one endpoint with private DNS for a service; another was probably meant.
+
+    **Example.** `interfaceEndpoints: [ecr.api, ecr.api]`.
+
+    **Fix.** Remove or correct one of them.
+    """
+    for cluster in fleet.clusters:
+        create, seen = cluster.spec.network.create, set[str]()
+        for index, name in enumerate((create.interface_endpoints if create else None) or ()):
+            if name in seen:
+                yield endpoint_twice.finding(
+                    cluster.place(*_CREATE, "interfaceEndpoints", index),
+                    f"{name} stands twice in interfaceEndpoints",
+                    "remove one of them",
+                )
+            seen.add(name)
+
+
+@rule("HPF137", "Kueue cannot be pulled into a closed network", Severity.WARNING)
+def kueue_in_closed_network(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** A new VPC has no NAT gateway, and Kueue is to be installed in the cluster.
+
+    **Why it matters.** Kueue's chart and image come from a registry of the Kubernetes project, which no
+    interface endpoint reaches. Without a way out that you add yourself, the installation fails.
+
+    **Example.** `natGateway: Disabled` with `governance: {owner: kueue}`.
+
+    **Fix.** Install Kueue from a registry of your own and say `kueue: {install: Disabled}`, or keep the NAT
+    gateway.
+    """
+    for cluster, governance in walk.governed(fleet):
+        create, kueue = cluster.spec.network.create, governance.kueue
+        installs = governance.owner == "kueue" and (kueue is None or kueue.install == "Enabled")
+        if installs and create is not None and create.nat_gateway == "Disabled":
+            yield kueue_in_closed_network.finding(
+                cluster.place("spec", "governance", "kueue", "install"),
+                f"Kueue of cluster {cluster.name} comes from a public registry, but natGateway is Disabled",
+                "install it from a registry of yours and set kueue.install: Disabled, or enable natGateway",
+            )
+
+
 CONFIG = (
     not_a_network,
     too_few_addresses,
@@ -220,4 +265,6 @@ CONFIG = (
     existing_eks_new_network,
     control_plane_subnets,
     closed_network,
+    endpoint_twice,
+    kueue_in_closed_network,
 )

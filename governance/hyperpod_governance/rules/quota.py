@@ -26,8 +26,6 @@ from hyperpod_governance.model import (
 from hyperpod_governance.quantity import GIB, MILLI
 from hyperpod_governance.rules import walk
 
-_MIG_PREFIX = "nvidia.com/mig-"
-
 
 @rule("HPF401", "Unknown cluster")
 def unknown_cluster(fleet: Fleet) -> Iterator[Finding]:
@@ -366,14 +364,6 @@ def _number(amount: int | Fraction, scale: int) -> str:
     return f"{float(Fraction(amount) / scale):.2f}".rstrip("0").rstrip(".")
 
 
-def _share(resource: str, nominal: int) -> tuple[str, int | Fraction]:
-    """Resource and amount of a quota; MIG slices are the part of a GPU that the API takes them for."""
-    if not resource.startswith(_MIG_PREFIX):
-        return resource, nominal
-    slices = catalog.mig_slices(resource.removeprefix("nvidia.com/"))
-    return GPU, Fraction(nominal * slices, catalog.MIG_SLICES_PER_GPU)
-
-
 def _excesses(cluster: ResolvedCluster, *, minimum: bool) -> Iterator[_Excess]:
     rows: dict[tuple[str, str], int] = {}
     for row in cluster.governance.rows if cluster.governance else ():
@@ -382,7 +372,7 @@ def _excesses(cluster: ResolvedCluster, *, minimum: bool) -> Iterator[_Excess]:
     promised: dict[str, dict[str, int | Fraction]] = {}
     for (flavor, name), nominal in rows.items():
         amounts = promised.setdefault(flavor, {})
-        resource, amount = _share(name, nominal)
+        resource, amount = quota.of_whole_devices(name, nominal)
         amounts[resource] = amounts.get(resource, 0) + amount
     for capacity in cluster.capacity:
         available = capacity.minimum if minimum else capacity.target
@@ -424,7 +414,7 @@ def _contributors(cluster: ResolvedCluster, flavor: str, resource: str) -> list[
     """Teams and what they are promised of a resource, the largest amount first."""
     amounts: dict[str, int | Fraction] = {}
     for row in cluster.governance.rows if cluster.governance else ():
-        name, amount = _share(row.resource, row.nominal)
+        name, amount = quota.of_whole_devices(row.resource, row.nominal)
         if row.flavor == flavor and name == resource and amount:
             amounts[row.team] = amounts.get(row.team, 0) + amount
     ordered = sorted(amounts, key=lambda team: (-amounts[team], team))
@@ -579,7 +569,7 @@ def _by_flavor(rows: Iterable[QuotaRow]) -> dict[tuple[str, str], dict[str, int 
     found: dict[tuple[str, str], dict[str, int | Fraction]] = {}
     for row in rows:
         amounts = found.setdefault((row.team, row.flavor), {})
-        resource, amount = _share(row.resource, row.nominal)
+        resource, amount = quota.of_whole_devices(row.resource, row.nominal)
         amounts[resource] = amounts.get(resource, 0) + amount
     return found
 

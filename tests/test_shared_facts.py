@@ -1,0 +1,17 @@
+"""Facts that the library and the rules each state, because neither may import the other, are the same."""
+
+import hyperpod_constructs as hyperpod
+from hyperpod_governance import service
+
+
+def test_a_closed_network_needs_the_same_endpoints() -> None:
+    by_rules = {*service.CLOSED_NETWORK_ENDPOINTS, *service.CLOSED_NETWORK_ENDPOINTS_EKS}
+    assert set(hyperpod.CLOSED_NETWORK_ENDPOINTS) == by_rules
+
+
+def test_the_same_kubernetes_versions_are_supported() -> None:
+    assert hyperpod.KUBERNETES_VERSIONS == service.KUBERNETES_VERSIONS
+
+
+def test_the_same_version_of_the_add_on_is_the_default() -> None:
+    assert hyperpod.DEFAULT_ADDON_VERSION == service.DEFAULT_ADDON_VERSION

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from hyperpod_k8s.manager import _FRAMEWORKS
+from hyperpod_k8s.workloads import WORKLOAD_KINDS
 from hyperpod_live.control_plane import ControlPlane, ensure_built
 from hyperpod_live.control_plane.kueue import WebhookServer, configuration, crds_for, webhooks_for
+
+FRAMEWORKS = tuple(kind.framework for kind in WORKLOAD_KINDS if kind.framework)
 
 Object = dict[str, Any]
 
@@ -40,8 +42,8 @@ def test_only_the_webhooks_of_kueue_and_of_the_chosen_job_kinds_are_installed(se
 def test_every_job_kind_that_we_write_into_kueues_settings_has_its_webhooks(server: WebhookServer) -> None:
     published = ensure_built().read("webhooks")
     nothing = hooks(webhooks_for([], published, server))
-    everything = hooks(webhooks_for(_FRAMEWORKS, published, server))
-    assert len(everything) - len(nothing) == 2 * len(_FRAMEWORKS)
+    everything = hooks(webhooks_for(FRAMEWORKS, published, server))
+    assert len(everything) - len(nothing) == 2 * len(FRAMEWORKS)
 
 
 def test_webhooks_answer_on_this_machine_and_leave_system_namespaces_alone(server: WebhookServer) -> None:
@@ -56,7 +58,7 @@ def test_webhooks_answer_on_this_machine_and_leave_system_namespaces_alone(serve
 
 
 def test_crds_convert_by_our_kueue_or_not_at_all(server: WebhookServer) -> None:
-    crds = crds_for(_FRAMEWORKS, ensure_built().read("crds"), server)
+    crds = crds_for(FRAMEWORKS, ensure_built().read("crds"), server)
     converted = [crd for crd in crds if crd["spec"].get("conversion", {}).get("strategy") == "Webhook"]
     assert names(converted) == {
         f"{plural}.kueue.x-k8s.io"
@@ -99,7 +101,7 @@ def test_the_settings_that_decide_about_jobs_are_kept() -> None:
 
 
 def test_kueue_runs_with_every_job_kind_that_we_write_into_its_settings() -> None:
-    with ControlPlane(scheduler=False, kwok=False, frameworks=_FRAMEWORKS) as running:
+    with ControlPlane(scheduler=False, kwok=False, frameworks=FRAMEWORKS) as running:
         made = running.client().create(
             {
                 "apiVersion": "jobset.x-k8s.io/v1alpha2",

@@ -12,6 +12,17 @@ from hyperpod_k8s.workloads import WORKLOAD_KINDS
 CHART = "oci://registry.k8s.io/kueue/charts/kueue"
 """Where the Kueue project publishes its Helm chart."""
 
+CONCURRENCY = {
+    "Job.batch": 5,
+    "Pod": 5,
+    "Workload.kueue.x-k8s.io": 10,
+    "LocalQueue.kueue.x-k8s.io": 5,
+    "Cohort.kueue.x-k8s.io": 1,
+    "ClusterQueue.kueue.x-k8s.io": 5,
+    "ResourceFlavor.kueue.x-k8s.io": 1,
+}
+"""Workers of each kind, as Kueue's own installation has them; a Configuration without it has one of each."""
+
 
 def helm_values(governance: ResolvedGovernance) -> dict[str, Any]:
     """Values of Kueue's chart.
@@ -32,6 +43,7 @@ def configuration(governance: ResolvedGovernance) -> dict[str, Any]:
         "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
         "webhook": {"port": 9443},
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {"groupKindConcurrency": CONCURRENCY},
         "clientConnection": {"qps": 300, "burst": 500},
         "managedJobsNamespaceSelector": selector,
         "integrations": {"frameworks": [kind.framework for kind in WORKLOAD_KINDS if kind.framework]},

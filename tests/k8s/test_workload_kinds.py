@@ -60,3 +60,8 @@ def test_kueue_shares_fairly_exactly_when_the_policy_says_so() -> None:
 def test_the_chart_gets_the_configuration_as_text() -> None:
     text = helm_values(governed())["managerConfig"]["controllerManagerConfigYaml"]
     assert yaml.safe_load(text) == configuration(governed())
+
+
+def test_kueue_has_as_many_workers_as_in_its_own_installation() -> None:
+    workers = configuration(governed())["controller"]["groupKindConcurrency"]
+    assert (workers["Workload.kueue.x-k8s.io"], workers["ClusterQueue.kueue.x-k8s.io"]) == (10, 5)

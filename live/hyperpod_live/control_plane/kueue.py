@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from hyperpod_k8s.manager import CONCURRENCY
+
 Object = dict[str, Any]
 
 KUEUE_GROUP = "kueue.x-k8s.io"
@@ -100,6 +102,7 @@ def configuration(
     config: Object = copy.deepcopy(dict(given or {}))
     config.setdefault("apiVersion", "config.kueue.x-k8s.io/v1beta2")
     config.setdefault("kind", "Configuration")
+    config.setdefault("controller", {"groupKindConcurrency": CONCURRENCY})
     config["health"] = {"healthProbeBindAddress": f"127.0.0.1:{health_port}"}
     config["metrics"] = {**config.get("metrics", {}), "bindAddress": "0"}
     config["webhook"] = {"host": "127.0.0.1", "port": webhook_port, "certDir": "certs"}

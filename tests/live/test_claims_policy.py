@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hyperpod_governance import naming
 from hyperpod_k8s.policy import QUEUE_NAME_LABEL, queue_name_policy, queue_name_policy_binding
-from hyperpod_live.control_plane import ApiError, Client, ControlPlane
+from hyperpod_live.control_plane import ApiError, Client, ControlPlane, read_kubeconfig
 
 Object = dict[str, Any]
 
@@ -103,9 +105,32 @@ def stored(client: Client) -> Iterator[Object]:
     client.delete("batch/v1", "Job", "job", TEAM)
 
 
-def test_what_a_controller_made_counts_with_its_owner(client: Client, stored: Object) -> None:
+def acting_as(user: str, control_plane: ControlPlane, folder: Path) -> Client:
+    """A client whose requests are somebody else's, with all rights."""
+    access = read_kubeconfig(control_plane.kubeconfig, folder)
+    return Client(replace(access, headers={"Impersonate-User": user, "Impersonate-Group": "system:masters"}))
+
+
+CONTROLLERS = ["system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager"]
+
+
+@pytest.mark.parametrize("user", CONTROLLERS)
+def test_what_a_controller_made_counts_with_its_owner(
+    user: str, control_plane: ControlPlane, stored: Object, tmp_path: Path
+) -> None:
     owners = [owner("batch/v1", "Job", stored["metadata"]["uid"])]
-    client.create(pod(TEAM, ownerReferences=owners), dry_run=True)
+    acting_as(user, control_plane, tmp_path).create(pod(TEAM, ownerReferences=owners), dry_run=True)
+
+
+@pytest.mark.parametrize(
+    "user", ["arn:aws:iam::111122223333:role/ml", f"system:serviceaccount:{TEAM}:default"]
+)
+def test_an_owner_that_a_member_of_the_team_names_does_not_count(
+    user: str, control_plane: ControlPlane, stored: Object, tmp_path: Path
+) -> None:
+    owners = [owner("batch/v1", "Job", stored["metadata"]["uid"])]
+    with pytest.raises(ApiError, match=REFUSAL):
+        acting_as(user, control_plane, tmp_path).create(pod(TEAM, ownerReferences=owners), dry_run=True)
 
 
 def test_an_owner_that_is_no_controller_does_not_count(client: Client, stored: Object) -> None:

@@ -279,7 +279,7 @@ def test_a_full_disk_is_a_sentence_before_anything_starts(
 def test_a_disk_that_fills_up_while_it_starts_is_a_sentence(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **_named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "kubeconfig")
 
     monkeypatch.setattr(run, "write_kubeconfig", full)

@@ -28,18 +28,25 @@ class Access:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_kubeconfig(path: Path, url: str, certificates: Certificates) -> None:
-    """Write a kubeconfig of the administrator that `kubectl` and all parts read; only this user can."""
+CONTROLLER = "system:kube-controller-manager"
+"""Who the parts of the control plane are to the API server, as in a real cluster: admission rules tell them
+from people."""
+
+
+def write_kubeconfig(path: Path, url: str, certificates: Certificates, act_as: str | None = None) -> None:
+    """Write a kubeconfig of the administrator, who may act as another user; only this user can read it."""
 
     def data(file: Path) -> str:
         return base64.b64encode(file.read_bytes()).decode()
 
     name = "rehearsal"
     cluster = {"server": url, "certificate-authority-data": data(certificates.authority)}
-    user = {
+    user: dict[str, Any] = {
         "client-certificate-data": data(certificates.admin),
         "client-key-data": data(certificates.admin_key),
     }
+    if act_as:
+        user |= {"as": act_as, "as-groups": ["system:masters"]}
     config = {
         "apiVersion": "v1",
         "kind": "Config",

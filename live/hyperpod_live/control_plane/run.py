@@ -26,7 +26,7 @@ from hyperpod_live.control_plane.build import Files, Progress, ensure_built, to_
 from hyperpod_live.control_plane.certificates import Certificates, make_certificates
 from hyperpod_live.control_plane.client import ApiError, Client, require
 from hyperpod_live.control_plane.errors import ControlPlaneError, disk_errors
-from hyperpod_live.control_plane.kubeconfig import Access, write_kubeconfig
+from hyperpod_live.control_plane.kubeconfig import CONTROLLER, Access, write_kubeconfig
 from hyperpod_live.control_plane.nodes import stages
 
 Object = dict[str, Any]
@@ -216,6 +216,7 @@ class ControlPlane:
         def start(ports: Sequence[int]) -> None:
             url = f"https://127.0.0.1:{ports[0]}"
             write_kubeconfig(folder / "kubeconfig", url, certificates)
+            write_kubeconfig(folder / "controllers", url, certificates, act_as=CONTROLLER)
             access = Access(url, certificates.authority, certificates.admin, certificates.admin_key)
             self._client = Client(access, check=self.check)
             self._spawn("kube-apiserver", *_api_server_flags(ports[0], certificates))
@@ -223,7 +224,7 @@ class ControlPlane:
         self._with_ports("kube-apiserver", start, _free_ports(1), lambda: _answers(self.client()))
 
     def _start_api_clients(self) -> None:
-        common = ["--kubeconfig", str(self.kubeconfig)]
+        common = ["--kubeconfig", str(self._running() / "controllers")]
         if self._scheduler:
             alone = [
                 "--leader-elect=false",
@@ -253,7 +254,8 @@ class ControlPlane:
             self._install_kueue(ports[0])
             config = kueue.configuration(self._kueue_config, self._frameworks, *ports)
             (place / "config.yaml").write_text(json.dumps(config))
-            self._spawn("kueue", "--config=config.yaml", f"--kubeconfig={self.kubeconfig}", cwd=place)
+            identity = f"--kubeconfig={self._running() / 'controllers'}"
+            self._spawn("kueue", "--config=config.yaml", identity, cwd=place)
             self._kueue_ports = ports
 
         self._with_ports("kueue", start, ports, lambda: _kueue_ready(*self._kueue_ports))

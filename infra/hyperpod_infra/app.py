@@ -10,7 +10,14 @@ from constructs import Construct
 import hyperpod_constructs as hyperpod
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_infra.shards import team_shards
-from hyperpod_infra.stacks import ClusterStack, GovernanceStack, MonitoringStack, NetworkStack, QueuesStack
+from hyperpod_infra.stacks import (
+    ClusterStack,
+    GovernanceStack,
+    MonitoringStack,
+    NetworkStack,
+    QueuesStack,
+    tags_of_resources,
+)
 
 # A value that another stack imports cannot change: a network stays as long as a cluster stands on it.
 _CONTEXT = {"@aws-cdk/core:defaultCrossStackReferences": "strong"}
@@ -46,17 +53,15 @@ def _add_governance(
     hyperpod_cluster: hyperpod.HyperPodEksCluster,
 ) -> None:
     assert cluster.governance is not None
-    shards = team_shards(cluster)
+    shards = team_shards(cluster, tags_of_resources(fleet, cluster))
     if cluster.governance.owner == "sagemaker":
-        stack: GovernanceStack | None = None
+        governance: GovernanceStack | None = None
         for shard in shards:
-            current = GovernanceStack(scope, fleet, cluster, hyperpod_cluster, shard, stack)
-            stack = stack or current
+            governance = GovernanceStack(scope, fleet, cluster, hyperpod_cluster, shard, governance)
     else:
         queues: QueuesStack | None = None
         for shard in shards:
-            latest = QueuesStack(scope, fleet, cluster, hyperpod_cluster, shard, queues)
-            queues = queues or latest
+            queues = QueuesStack(scope, fleet, cluster, hyperpod_cluster, shard, queues)
     # Each chart has given the kubectl handler leave to read it.
     hyperpod.acknowledge_kubectl(hyperpod_cluster)
 

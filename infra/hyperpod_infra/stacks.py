@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aws_cdk import Environment, Stack, Tags
+from aws_cdk import Environment, Fn, Stack, Tags, Token
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_s3 as s3
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 from constructs import Construct, IDependable
 
@@ -94,6 +95,32 @@ class ClusterStack(FleetStack):
             resource = self._slurm(members).cluster
         self.cluster_arn = resource.attr_cluster_arn
         resource.node.add_dependency(*scripts.values())
+        self._keep_what_others_may_use()
+
+    def _keep_what_others_may_use(self) -> None:
+        """Export, and allow, all that stacks upon this one use, whether they are there now or not.
+
+        CloudFormation refuses to take an export away that is in use. So switching monitoring or governance
+        off, whose stacks stay until somebody destroys them, would block every deployment of this stack.
+        """
+        self.export_value(self.cluster_arn)
+        if self.eks is None:
+            return
+        provider = self.eks.eks_cluster.kubectl_provider
+        assert provider is not None  # each control plane here has a kubectl layer
+        assert provider.role is not None
+        for value in (self.eks.eks_cluster_name, provider.service_token):
+            if Token.is_unresolved(value):
+                self.export_value(value)
+        # To the letter the statement that each chart from a directory would add.
+        prefix = f"cdk-{self.synthesizer.bootstrap_qualifier}-assets"
+        name = (
+            Fn.sub(f"{prefix}-${{AWS::AccountId}}-{self.region}")
+            if Token.is_unresolved(self.account)
+            else f"{prefix}-{self.account}-{self.region}"
+        )
+        s3.Bucket.from_bucket_name(self, "Assets", name).grant_read(provider.role)
+        hyperpod.acknowledge_kubectl(self.eks)
 
     def _file_systems(self) -> groups.Mounts:
         mounts: dict[str, hyperpod.FsxLustreMount | hyperpod.FsxOpenZfsMount] = {}

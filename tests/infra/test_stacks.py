@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks, synthesize
 
-from hyperpod_config.model import Fleet, Team
+from hyperpod_config.model import Fleet, Monitoring, Team
 from hyperpod_governance.catalog import instance_types
 from hyperpod_governance.resolve import resolve
 from hyperpod_infra.shards import MAX_TEAM_RESOURCES, team_shards
@@ -140,6 +140,72 @@ class TestOneStack:
         path = copy / "clusters" / "pretrain.yaml"
         path.write_text(path.read_text().replace("instanceCount: 32", "instanceCount: 33"))
         assert changed(before, synthesize(resolved(copy), copy)) == {"example-pretrain-cluster"}
+
+
+def reconfigured(fleet: Fleet, **changes: Any) -> Fleet:
+    """The fleet with other values of its clusters' specs."""
+    return dataclasses.replace(
+        fleet,
+        clusters=tuple(
+            cluster.model_copy(update={"spec": cluster.spec.model_copy(update=changes)})
+            for cluster in fleet.clusters
+        ),
+    )
+
+
+class TestSwitchingOff:
+    """What stands on a cluster may go: its stack stays for a while, and what it imports is in use."""
+
+    def clusters(self, fleet: Fleet, directory: Path = EXAMPLE) -> dict[str, dict[str, Any]]:
+        made = synthesize(resolve(fleet), directory)
+        return {name: stack.template for name, stack in made.items() if name.endswith("-cluster")}
+
+    def test_of_monitoring_leaves_the_cluster_stack_as_it_is(self) -> None:
+        fleet = resolved(EXAMPLE).config
+        watched = reconfigured(fleet, monitoring=Monitoring(container_insights="Disabled"))
+        unwatched = reconfigured(fleet, monitoring=Monitoring(state="Disabled"))
+        assert self.clusters(watched) == self.clusters(unwatched)
+
+    # Without and with accounts that the config names.
+    @pytest.mark.parametrize("name", ["config", "several-regions"])
+    def test_of_governance_changes_nothing_of_the_cluster_stack_but_nodes_labels(self, name: str) -> None:
+        (directory,) = [path for path in FLEETS if path.name == name]
+        fleet = resolved(directory).config
+        teams = tuple(
+            it.model_copy(update={"spec": it.spec.model_copy(update={"allocations": []})})
+            for it in fleet.teams
+        )
+        governed = self.clusters(fleet, directory)
+        ungoverned = dataclasses.replace(reconfigured(fleet, governance=None), teams=teams)
+        free = self.clusters(ungoverned, directory)
+        for template in [*governed.values(), *free.values()]:
+            for resource in template["Resources"].values():
+                if resource["Type"] == "AWS::SageMaker::Cluster":
+                    for group in resource["Properties"]["InstanceGroups"]:
+                        group.get("KubernetesConfig", {}).get("Labels", {}).pop(
+                            "hyperpod-fleet.io/topology", None
+                        )
+        assert governed == free
+
+    @pytest.mark.parametrize("directory", FLEETS, ids=lambda path: path.name)
+    def test_a_cluster_exports_the_same_whatever_stands_on_it(self, directory: Path) -> None:
+        for name, stack in stacks(directory).items():
+            if name.endswith("-cluster"):
+                outputs = "".join(stack.template["Outputs"])
+                assert "ClusterArn" in outputs
+                # Only an EKS cluster has the handler of charts.
+                assert ("KubectlframeworkonEvent" in outputs.replace("Provider", "")) == (
+                    "AWS::EKS" in stack.text
+                )
+
+
+class TestCharts:
+    def test_each_waits_when_it_goes_too_and_gives_up_before_its_handler_is_stopped(self) -> None:
+        for stack in stacks(EXAMPLE).values():
+            for resource in stack.template["Resources"].values():
+                if resource["Type"] == "Custom::AWSCDK-EKS-HelmChart":
+                    assert resource["Properties"]["Wait"] is True
+                    assert int(resource["Properties"]["Timeout"].removesuffix("s")) < 15 * 60
 
 
 class TestManyTeams:

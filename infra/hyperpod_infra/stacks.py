@@ -172,7 +172,7 @@ class ClusterStack(FleetStack):
             restricted_instance_groups=groups.restricted_groups(self.cluster, mounts),
             restricted_groups_config=groups.restricted_config(self.cluster),
             node_provisioning_mode=spec.node_provisioning_mode,
-            node_recovery=spec.node_recovery or "Automatic",
+            node_recovery=spec.node_recovery,
             karpenter=None if spec.auto_scaling is None else spec.auto_scaling.mode == "Enable",
             cluster_role_arn=spec.cluster_role,
             tiered_storage=self._tiered_storage(),
@@ -204,7 +204,7 @@ class ClusterStack(FleetStack):
             network=self.network,
             instance_groups=members,
             node_provisioning_mode=spec.node_provisioning_mode,
-            node_recovery=spec.node_recovery or "Automatic",
+            node_recovery=spec.node_recovery,
             slurm_config_strategy=spec.orchestrator.slurm.slurm_config_strategy,
             accounting_database=hyperpod.AccountingDatabase(
                 endpoint=database.endpoint,

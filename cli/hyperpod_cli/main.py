@@ -180,7 +180,7 @@ def _synth(options: argparse.Namespace) -> int:
     if checked.resolved is None:
         return _refuse(checked)
     from hyperpod_cli import report  # noqa: PLC0415  (see _check)
-    from hyperpod_cli.synth import synth  # noqa: PLC0415  (loads jsii)
+    from hyperpod_cli.synth import remarks, synth  # noqa: PLC0415  (loads jsii)
 
     sys.stderr.write(report.findings(checked.findings, "text"))
     try:
@@ -189,6 +189,8 @@ def _synth(options: argparse.Namespace) -> int:
         # What a stage refuses although no rule looks for it: a limit of Helm or Kueue, a chart's content.
         print(f"{options.config}: {error}", file=sys.stderr)
         return FINDINGS
+    for line in remarks(options.out):
+        print(line, file=sys.stderr)
     print(f"wrote {options.out}: {report.summary(checked.findings)}", file=sys.stderr)
     return OK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +29,20 @@ def synth(fleet: ResolvedFleet, directory: Path, out: Path) -> None:
         from hyperpod_infra.app import synthesize  # noqa: PLC0415  (loads jsii)
 
         synthesize(fleet, directory, fresh / "cdk.out")
+
+
+def remarks(out: Path) -> list[str]:
+    """Lines that say what the CDK's own check found in the templates of a synthesized directory."""
+    path = out / "cdk.out" / "validation-report.json"
+    if not path.exists():
+        return []
+    lines = [
+        f"{found['violatingConstructs'][0]['constructPath']}: {found['severity']} {found['ruleName']}: "
+        f"{found['description']}"
+        for plugin in json.loads(path.read_bytes())["pluginReports"]
+        for found in plugin["violations"]
+    ]
+    return [*lines, f"report of the CDK's check: {path}"] if lines else []
 
 
 def write_manifests(fleet: ResolvedFleet, out: Path) -> None:

@@ -18,8 +18,9 @@ from hyperpod_k8s import manager
 NAMESPACE = "hyperpod-fleet"
 """Namespace that holds the releases' records; the objects have namespaces of their own."""
 
-# A failed release is rolled back; 15 minutes is the most that the CDK's handler can wait.
-_TIMEOUT = Duration.minutes(15)
+# A failed release is rolled back. The CDK's handler is stopped after 15 minutes: helm must give up before, so
+# that its own error is what the stack's events say.
+_TIMEOUT = Duration.minutes(14)
 
 
 def install_kueue(scope: Construct, cluster: ResolvedCluster, eks_cluster: eks.ICluster) -> eks.HelmChart:
@@ -65,6 +66,9 @@ def install_objects(
         chart_asset=asset,
         release=release,
         namespace=NAMESPACE,
+        # Also when it is uninstalled: a queue goes when its last workload is done, by a finalizer that Kueue
+        # takes away, and Kueue's own release goes next.
+        wait=True,
         atomic=True,
         timeout=_TIMEOUT,
     )

@@ -5,22 +5,30 @@ They are apart so that a change of a quota never touches a network: a team chang
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aws_cdk import Environment, Stack, Tags
+from aws_cdk import Environment, Fn, Stack, Tags, Token
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_s3 as s3
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 from constructs import Construct, IDependable
 
 import hyperpod_constructs as hyperpod
 from hyperpod_config.model import Eks
 from hyperpod_governance import naming, service
-from hyperpod_governance.model import ComputeQuotaResource, Namespace, ResolvedCluster, ResolvedFleet
+from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_infra import charts, groups
+from hyperpod_infra.quotas import compute_quotas
 from hyperpod_infra.shards import Shard
 from hyperpod_k8s import helm
+
+
+def tags_of_resources(fleet: ResolvedFleet, cluster: ResolvedCluster) -> Mapping[str, str]:
+    """Tags of every resource of a cluster's stacks: the fleet's, and over them the cluster's."""
+    return dict(sorted({**fleet.config.document.spec.tags, **cluster.config.spec.tags}.items()))
 
 
 class FleetStack(Stack):
@@ -44,7 +52,7 @@ class FleetStack(Stack):
             description=f"HyperPod cluster {cluster.name} of fleet {fleet.name}: {part}",
         )
         self.cluster = cluster
-        self.tags_of_resources = dict(sorted({**fleet.config.document.spec.tags, **spec.tags}.items()))
+        self.tags_of_resources = tags_of_resources(fleet, cluster)
         for key, value in self.tags_of_resources.items():
             Tags.of(self).add(key, value)
 
@@ -87,6 +95,32 @@ class ClusterStack(FleetStack):
             resource = self._slurm(members).cluster
         self.cluster_arn = resource.attr_cluster_arn
         resource.node.add_dependency(*scripts.values())
+        self._keep_what_others_may_use()
+
+    def _keep_what_others_may_use(self) -> None:
+        """Export, and allow, all that stacks upon this one use, whether they are there now or not.
+
+        CloudFormation refuses to take an export away that is in use. So switching monitoring or governance
+        off, whose stacks stay until somebody destroys them, would block every deployment of this stack.
+        """
+        self.export_value(self.cluster_arn)
+        if self.eks is None:
+            return
+        provider = self.eks.eks_cluster.kubectl_provider
+        assert provider is not None  # each control plane here has a kubectl layer
+        assert provider.role is not None
+        for value in (self.eks.eks_cluster_name, provider.service_token):
+            if Token.is_unresolved(value):
+                self.export_value(value)
+        # To the letter the statement that each chart from a directory would add.
+        prefix = f"cdk-{self.synthesizer.bootstrap_qualifier}-assets"
+        name = (
+            Fn.sub(f"{prefix}-${{AWS::AccountId}}-{self.region}")
+            if Token.is_unresolved(self.account)
+            else f"{prefix}-{self.account}-{self.region}"
+        )
+        s3.Bucket.from_bucket_name(self, "Assets", name).grant_read(provider.role)
+        hyperpod.acknowledge_kubectl(self.eks)
 
     def _file_systems(self) -> groups.Mounts:
         mounts: dict[str, hyperpod.FsxLustreMount | hyperpod.FsxOpenZfsMount] = {}
@@ -138,7 +172,7 @@ class ClusterStack(FleetStack):
             restricted_instance_groups=groups.restricted_groups(self.cluster, mounts),
             restricted_groups_config=groups.restricted_config(self.cluster),
             node_provisioning_mode=spec.node_provisioning_mode,
-            node_recovery=spec.node_recovery or "Automatic",
+            node_recovery=spec.node_recovery,
             karpenter=None if spec.auto_scaling is None else spec.auto_scaling.mode == "Enable",
             cluster_role_arn=spec.cluster_role,
             tiered_storage=self._tiered_storage(),
@@ -170,7 +204,7 @@ class ClusterStack(FleetStack):
             network=self.network,
             instance_groups=members,
             node_provisioning_mode=spec.node_provisioning_mode,
-            node_recovery=spec.node_recovery or "Automatic",
+            node_recovery=spec.node_recovery,
             slurm_config_strategy=spec.orchestrator.slurm.slurm_config_strategy,
             accounting_database=hyperpod.AccountingDatabase(
                 endpoint=database.endpoint,
@@ -193,7 +227,44 @@ class ClusterStack(FleetStack):
         )
 
 
-class GovernanceStack(FleetStack):
+class TeamsStack(FleetStack):
+    """What all teams of a cluster share (first shard), and the access and objects of a shard's teams.
+
+    A shard's stack is deployed after the one before it: when shards are split, that one gives up the names of
+    the teams that move here.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        part: naming.StackPart,
+        shard: Shard,
+        previous: TeamsStack | None,
+    ) -> None:
+        super().__init__(scope, fleet, cluster, part, shard.index)
+        self._shard = shard
+        if previous is not None:
+            self.add_stack_dependency(previous)
+
+    def _install(self, cluster: hyperpod.HyperPodEksCluster, after: Sequence[IDependable]) -> None:
+        """Let the teams' IAM principals into the cluster, and install the teams' objects."""
+        entries = Construct(self, "Access")
+        for arn, teams in self._shard.principals.items():
+            eks_l1.CfnAccessEntry(
+                entries,
+                # Logical ids are made of letters and digits only, ARNs are told apart by the rest too.
+                hashlib.sha256(arn.encode()).hexdigest()[:16],
+                cluster_name=cluster.eks_cluster_name,
+                principal_arn=arn,
+                kubernetes_groups=[naming.team_group(team) for team in teams],
+            )
+        release = naming.release(self._shard.index)
+        charts.install_objects(self, release, self._shard.chart, cluster.eks_cluster, after)
+
+
+class GovernanceStack(TeamsStack):
     """Owner sagemaker: the add-on and the scheduler config (first shard), quotas and access of some teams."""
 
     def __init__(
@@ -203,26 +274,20 @@ class GovernanceStack(FleetStack):
         cluster: ResolvedCluster,
         hyperpod_cluster: hyperpod.HyperPodEksCluster,
         shard: Shard,
-        first: GovernanceStack | None,
+        previous: GovernanceStack | None,
     ) -> None:
-        super().__init__(scope, fleet, cluster, "governance", shard.index)
+        super().__init__(scope, fleet, cluster, "governance", shard, previous)
         assert cluster.governance is not None
         self.task_governance: hyperpod.TaskGovernance = (
-            first.task_governance if first else self._task_governance(hyperpod_cluster)
+            previous.task_governance if previous else self._task_governance(hyperpod_cluster)
         )
         quotas: list[IDependable] = [
-            self.task_governance.add_quota(quota, scope=None if first is None else self)
-            for quota in self._quotas(shard.teams)
+            self.task_governance.add_quota(quota, scope=None if previous is None else self)
+            for team, quota in compute_quotas(cluster.governance, self.tags_of_resources).items()
+            if team in shard.teams
         ]
-        _access_entries(self, hyperpod_cluster.eks_cluster_name, cluster.governance.namespaces, shard)
-        charts.install_objects(
-            self,
-            naming.release(shard.index),
-            shard.chart,
-            hyperpod_cluster.eks_cluster,
-            # The service makes a team's namespace with its quota; a role binding before that has no place.
-            after=[self.task_governance, *quotas],
-        )
+        # The service makes a team's namespace with its quota; a role binding before that has no place.
+        self._install(hyperpod_cluster, after=[self.task_governance, *quotas])
 
     def _task_governance(self, cluster: hyperpod.HyperPodEksCluster) -> hyperpod.TaskGovernance:
         governance = self.cluster.config.spec.governance
@@ -246,27 +311,8 @@ class GovernanceStack(FleetStack):
             addon_version=governance.addon_version or service.DEFAULT_ADDON_VERSION,
         )
 
-    def _quotas(self, teams: Collection[str]) -> list[hyperpod.ComputeQuota]:
-        assert self.cluster.governance is not None
-        return [
-            hyperpod.ComputeQuota(
-                name=quota.name,
-                team_name=quota.team,
-                resources=[_quota_resource(entry) for entry in quota.resources],
-                strategy=quota.strategy,
-                borrow_limit=quota.borrow_limit,
-                absolute_borrow_limits=[_quota_resource(entry) for entry in quota.absolute_borrow_limits],
-                preempt_team_tasks=quota.preempt_team_tasks,
-                fair_share_weight=quota.fair_share_weight,
-                activation_state=quota.activation_state,
-                tags=self.tags_of_resources,
-            )
-            for quota in self.cluster.governance.compute_quotas
-            if quota.team in teams
-        ]
 
-
-class QueuesStack(FleetStack):
+class QueuesStack(TeamsStack):
     """Owner kueue: Kueue and what teams share (first shard), namespaces and queues of some teams."""
 
     def __init__(
@@ -276,14 +322,11 @@ class QueuesStack(FleetStack):
         cluster: ResolvedCluster,
         hyperpod_cluster: hyperpod.HyperPodEksCluster,
         shard: Shard,
-        first: QueuesStack | None,
+        previous: QueuesStack | None,
     ) -> None:
-        super().__init__(scope, fleet, cluster, "queues", shard.index)
-        assert cluster.governance is not None
-        eks_cluster = hyperpod_cluster.eks_cluster
-        self.shared: IDependable = first.shared if first else self._shared(eks_cluster)
-        _access_entries(self, hyperpod_cluster.eks_cluster_name, cluster.governance.namespaces, shard)
-        charts.install_objects(self, naming.release(shard.index), shard.chart, eks_cluster, [self.shared])
+        super().__init__(scope, fleet, cluster, "queues", shard, previous)
+        self.shared: IDependable = previous.shared if previous else self._shared(hyperpod_cluster.eks_cluster)
+        self._install(hyperpod_cluster, after=[self.shared])
 
     def _shared(self, eks_cluster: eks.ICluster) -> IDependable:
         governance = self.cluster.config.spec.governance
@@ -356,40 +399,3 @@ def _dependencies(orchestrator: Eks, directory: Path) -> hyperpod.DependenciesCh
 def _insights(cluster: ResolvedCluster) -> bool:
     monitoring = cluster.config.spec.monitoring
     return monitoring.state == "Enabled" and monitoring.container_insights == "Enabled"
-
-
-def _access_entries(
-    scope: Construct, eks_cluster_name: str, namespaces: Sequence[Namespace], here: Shard
-) -> None:
-    """Let the teams' IAM principals into the cluster as members of their teams' Kubernetes groups.
-
-    EKS takes one access entry for each principal, and a principal may be in teams of several shards: so the
-    entry's shard is decided by the principal.
-    """
-    teams_of: dict[str, list[str]] = {}
-    for namespace in namespaces:
-        for arn in namespace.principal_arns:
-            teams_of.setdefault(arn, []).append(namespace.team)
-    for arn, teams in sorted(teams_of.items()):
-        if here.holds(arn):
-            eks_l1.CfnAccessEntry(
-                scope,
-                f"Access-{arn}",
-                cluster_name=eks_cluster_name,
-                principal_arn=arn,
-                kubernetes_groups=[naming.team_group(team) for team in teams],
-            )
-
-
-def _quota_resource(entry: ComputeQuotaResource) -> hyperpod.QuotaResource:
-    partition = None
-    if entry.partition_type is not None:
-        partition = hyperpod.AcceleratorPartition(type=entry.partition_type, count=entry.partition_count or 0)
-    return hyperpod.QuotaResource(
-        instance_type=entry.instance_type,
-        count=entry.count,
-        accelerators=entry.accelerators,
-        v_cpu=entry.v_cpu,
-        memory_in_gib=entry.memory_in_gib,
-        accelerator_partition=partition,
-    )

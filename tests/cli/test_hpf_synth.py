@@ -3,6 +3,8 @@
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +75,26 @@ def test_findings_that_are_no_errors_are_said_on_stderr(
     assert stdout == ""
     assert "warning HPF409" in stderr
     assert stderr.splitlines()[-1] == f"wrote {tmp_path / 'out'}: 1 warning, 2 infos"
+
+
+def test_what_the_cdk_finds_is_said_with_the_place_where_its_report_is_now(tmp_path: Path) -> None:
+    # In a process of its own: whether the CDK checks templates is decided when its Node starts.
+    done = subprocess.run(
+        [sys.executable, "-m", "hyperpod_cli.main", "synth", FLEETS / "closed-network", "--out", "out"],
+        cwd=tmp_path,
+        env={**os.environ, "CDK_VALIDATION": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *found, place, wrote = done.stderr.splitlines()
+    assert "closed-research-network/Network/Node0: warning W3010: " in done.stderr
+    assert all("warning" in line for line in found)
+    assert place == "report of the CDK's check: out/cdk.out/validation-report.json"
+    assert (tmp_path / "out" / "cdk.out" / "validation-report.json").is_file()
+    assert wrote.startswith("wrote out: ")
+    assert done.stdout == ""
 
 
 class TestRefusals:

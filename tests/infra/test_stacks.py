@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks, synthesize
 
-from hyperpod_config.model import Fleet, Team
+from hyperpod_config.model import Fleet, Monitoring, Team
+from hyperpod_governance.catalog import instance_types
 from hyperpod_governance.resolve import resolve
-from hyperpod_infra.shards import team_shards
+from hyperpod_infra.shards import MAX_TEAM_RESOURCES, team_shards
 from hyperpod_k8s import helm
 
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
@@ -49,10 +50,14 @@ def before() -> dict[str, Stack]:
 
 @pytest.fixture(scope="module")
 def fleet() -> Fleet:
-    people = {"principalArns": ["arn:aws:iam::123456789012:role/everyone"]}
+    everyone = "arn:aws:iam::123456789012:role/everyone"
     return with_teams(
         *(
-            team(f"{cluster}-{number:03}", cluster, access=people)
+            team(
+                f"{cluster}-{number:03}",
+                cluster,
+                access={"principalArns": [everyone, f"{everyone}-{number}"]},
+            )
             for cluster in ("research", "studio")
             for number in range(MANY)
         )
@@ -71,8 +76,11 @@ class TestOrder:
         for name, stack in made.items():
             base, _, part = name.removesuffix("-2").removesuffix("-3").removesuffix("-4").rpartition("-")
             expected = {"network": set(), "cluster": {f"{base}-network"}}.get(part, {f"{base}-cluster"})
-            if f"{base}-{part}" != name:
-                expected = expected | {f"{base}-{part}"}
+            first = f"{base}-{part}"
+            if name != first:
+                # After the shard before it, which gives up the teams that move here when shards are split.
+                number = int(name.rpartition("-")[2])
+                expected = expected | {first, first if number == 2 else f"{first}-{number - 1}"}
             assert stack.dependencies == expected & made.keys(), name
 
     def test_a_cluster_on_an_existing_network_has_no_network_stack(self) -> None:
@@ -134,6 +142,70 @@ class TestOneStack:
         assert changed(before, synthesize(resolved(copy), copy)) == {"example-pretrain-cluster"}
 
 
+def reconfigured(fleet: Fleet, **changes: Any) -> Fleet:
+    """The fleet with other values of its clusters' specs."""
+    return dataclasses.replace(
+        fleet,
+        clusters=tuple(
+            cluster.model_copy(update={"spec": cluster.spec.model_copy(update=changes)})
+            for cluster in fleet.clusters
+        ),
+    )
+
+
+class TestSwitchingOff:
+    """What stands on a cluster may go: its stack stays for a while, and what it imports is in use."""
+
+    def clusters(self, fleet: Fleet, directory: Path = EXAMPLE) -> dict[str, dict[str, Any]]:
+        made = synthesize(resolve(fleet), directory)
+        return {name: stack.template for name, stack in made.items() if name.endswith("-cluster")}
+
+    def test_of_monitoring_leaves_the_cluster_stack_as_it_is(self) -> None:
+        fleet = resolved(EXAMPLE).config
+        watched = reconfigured(fleet, monitoring=Monitoring(container_insights="Disabled"))
+        unwatched = reconfigured(fleet, monitoring=Monitoring(state="Disabled"))
+        assert self.clusters(watched) == self.clusters(unwatched)
+
+    # Without and with accounts that the config names.
+    @pytest.mark.parametrize("name", ["config", "several-regions"])
+    def test_of_governance_changes_nothing_of_the_cluster_stack_but_nodes_labels(self, name: str) -> None:
+        (directory,) = [path for path in FLEETS if path.name == name]
+        fleet = resolved(directory).config
+        teams = tuple(
+            it.model_copy(update={"spec": it.spec.model_copy(update={"allocations": []})})
+            for it in fleet.teams
+        )
+        governed = self.clusters(fleet, directory)
+        ungoverned = dataclasses.replace(reconfigured(fleet, governance=None), teams=teams)
+        free = self.clusters(ungoverned, directory)
+        for template in [*governed.values(), *free.values()]:
+            for resource in template["Resources"].values():
+                if resource["Type"] == "AWS::SageMaker::Cluster":
+                    for group in resource["Properties"]["InstanceGroups"]:
+                        group.get("KubernetesConfig", {}).get("Labels", {}).pop(
+                            "hyperpod-fleet.io/topology", None
+                        )
+        assert governed == free
+
+    @pytest.mark.parametrize("directory", FLEETS, ids=lambda path: path.name)
+    def test_a_cluster_exports_the_same_whatever_stands_on_it(self, directory: Path) -> None:
+        for name, stack in stacks(directory).items():
+            if name.endswith("-cluster"):
+                outputs = " ".join(stack.template["Outputs"])
+                assert "ClusterArn" in outputs, name
+                # Only an EKS cluster has a handler of charts.
+                assert ("frameworkonEvent" in outputs) == ("AWS::EKS" in stack.text), name
+
+
+class TestCharts:
+    def test_each_waits_when_it_goes_too_and_gives_up_before_its_handler_is_stopped(self) -> None:
+        for stack in stacks(EXAMPLE).values():
+            for resource in stack.template["Resources"].values():
+                if resource["Type"] == "Custom::AWSCDK-EKS-HelmChart":
+                    assert resource["Properties"]["Wait"] is True
+                    assert int(resource["Properties"]["Timeout"].removesuffix("s")) < 15 * 60
+
+
 class TestManyTeams:
     """Stacks and charts split by themselves before a limit breaks them."""
 
@@ -150,15 +222,65 @@ class TestManyTeams:
         kinds = [it["Type"] for stack in governance for it in stack.template["Resources"].values()]
         assert kinds.count("AWS::SageMaker::ComputeQuota") == MANY + 3
         assert kinds.count("AWS::SageMaker::ClusterSchedulerConfig") == 1
-        assert kinds.count("AWS::EKS::AccessEntry") == 1
+        assert kinds.count("AWS::EKS::AccessEntry") == MANY + 1
+
+    def test_principals_lie_with_their_team_unless_they_are_in_several(self, fleet: Fleet) -> None:
+        for cluster in resolve(fleet).clusters:
+            for shard in team_shards(cluster, {}) if cluster.governance else ():
+                for teams in shard.principals.values():
+                    assert len(teams) > 1 or shard.teams.issuperset(teams)
 
     def test_every_chart_fits_a_helm_release(self, fleet: Fleet) -> None:
         for cluster in resolve(fleet).clusters:
-            for shard in team_shards(cluster) if cluster.governance else ():
+            for shard in team_shards(cluster, {}) if cluster.governance else ():
                 assert helm.release_bytes(shard.chart) < helm.MAX_RELEASE_BYTES
                 assert max(len(text.encode()) for text in shard.chart.values()) < helm.MAX_FILE_BYTES
 
     def test_one_more_team_is_still_a_change_of_one_stack(self, fleet: Fleet, made: dict[str, Stack]) -> None:
-        more = dataclasses.replace(fleet, teams=(*fleet.teams, team("zebra", "research")))
+        people = {"principalArns": [f"arn:aws:iam::123456789012:role/zebra-{i}" for i in range(3)]}
+        more = dataclasses.replace(fleet, teams=(*fleet.teams, team("zebra", "research", access=people)))
         (name,) = changed(made, synthesize(resolve(more), EXAMPLE))
         assert "research-governance" in name
+
+    @pytest.mark.parametrize(("number", "items", "tags", "length"), [(445, 10, 12, 8), (60, 15, 50, 128)])
+    def test_a_template_that_would_be_too_long_is_split(
+        self, number: int, items: int, tags: int, length: int
+    ) -> None:
+        types = sorted(instance_types())[:items]
+        quota = [{"instanceType": it, "vCpu": 8, "memoryInGiB": 16} for it in types]
+        allocations = [{"cluster": "research", "quota": quota}]
+        people = {"principalArns": ["arn:aws:iam::123456789012:role/" + "r" * 64]}
+        fleet = with_teams(
+            *(
+                team(f"team-{i:03}".ljust(40, "x"), "research", allocations=allocations, access=people)
+                for i in range(number)
+            )
+        )
+        labels = {f"{i:02}".ljust(length, "k"): "v" * 2 * length for i in range(tags - 1)}
+        research = next(it for it in fleet.clusters if it.name == "research")
+        tagged = research.model_copy(update={"spec": research.spec.model_copy(update={"tags": labels})})
+        fleet = dataclasses.replace(fleet, clusters=(tagged,))
+        made = [it for name, it in synthesize(resolve(fleet), EXAMPLE).items() if "governance" in name]
+        # One of the two would not hold them, and four are not needed.
+        assert len(made) == 2
+        assert sum(len(it.text.encode()) for it in made) > MAX_TEMPLATE_BYTES
+        assert max(len(it.text.encode()) for it in made) <= MAX_TEMPLATE_BYTES
+
+    def test_principals_that_differ_in_punctuation_only_have_an_entry_each(self) -> None:
+        arns = [f"arn:aws:iam::123456789012:role/{name}" for name in ("ml-ops", "mlops", "ml/ops", "ml.ops")]
+        made = synthesize(
+            resolve(with_teams(team("new", "research", access={"principalArns": arns}))), EXAMPLE
+        )
+        resources = made["example-research-governance"].template["Resources"].values()
+        entries = {
+            it["Properties"]["PrincipalArn"] for it in resources if it["Type"] == "AWS::EKS::AccessEntry"
+        }
+        assert entries >= set(arns)
+
+    def test_a_team_of_many_principals_outgrows_no_stack(self) -> None:
+        arns = [f"arn:aws:iam::123456789012:role/{i}" for i in range(600)]
+        fleet = resolve(with_teams(team("new", "research", access={"principalArns": arns})))
+        (research,) = [cluster for cluster in fleet.clusters if cluster.name == "research"]
+        shards = team_shards(research, {})
+        assert max(len(shard.principals) for shard in shards) <= MAX_TEAM_RESOURCES
+        assert {arn for shard in shards for arn in shard.principals} >= set(arns)

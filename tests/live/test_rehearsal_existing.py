@@ -1,5 +1,6 @@
 """`hpf rehearse --kubeconfig`: a cluster that is there, in a sandbox, left as it was."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,6 +32,13 @@ spec:
       instanceType: ml.g5.2xlarge
       expect: {admitted: true}
 """
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    """One that no other test has left anything in: a rehearsal refuses a cluster that is in use."""
+    with ControlPlane() as running:
+        yield running
 
 
 @pytest.fixture

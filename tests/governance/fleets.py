@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,10 @@ def change(files: Documents, path: str, value: Any) -> None:
     if value is REMOVE:
         del node[last]
     elif isinstance(last, int) and last == len(node):
-        node.append(value)
+        node.append(deepcopy(value))
     else:
-        node[last] = value
+        # A later change may reach into this value, which other cases use as well.
+        node[last] = deepcopy(value)
 
 
 def reviewed(directory: Path, files: Documents) -> Review:

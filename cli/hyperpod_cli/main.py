@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_cli.output import FINDING_FORMATS, QUOTA_FORMATS, UsageError, emit
+from hyperpod_cli.output import FINDING_FORMATS, QUOTA_FORMATS, REHEARSAL_FORMATS, UsageError, emit
 
 if TYPE_CHECKING:
     from hyperpod_cli.pipeline import Checked
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rehearse_options(command: argparse.ArgumentParser) -> None:
-    _format(command, ("text", "json", "junit"))
+    _format(command, REHEARSAL_FORMATS)
     what = command.add_mutually_exclusive_group()
     files: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "PATH"}
     what.add_argument("--scenario", **files, help="scenario files, or directories of them")

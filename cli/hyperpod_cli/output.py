@@ -15,6 +15,8 @@ FINDING_FORMATS = ("text", "json", "github")
 """Formats of findings."""
 QUOTA_FORMATS = ("text", "json", "markdown")
 """Formats of quotas."""
+REHEARSAL_FORMATS = ("text", "json", "junit")
+"""Formats of a rehearsal."""
 
 
 class UsageError(Exception):

@@ -15,8 +15,6 @@ from hyperpod_governance.model import ResolvedGovernance
 from hyperpod_live.rehearsal.scenario import Expectation, read_source
 from hyperpod_live.rehearsal.submission import GROUP_LABEL, PRIORITY_LABEL, QUEUE_LABEL, Manifest, Submission
 
-GROUP_COUNT = "kueue.x-k8s.io/pod-group-total-count"
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:

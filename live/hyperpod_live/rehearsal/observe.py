@@ -18,7 +18,6 @@ Usage = Mapping[tuple[str, str], int]
 """Base units by flavor and resource."""
 
 _PREEMPTOR = re.compile(r"\(UID: ([^,)\s]+)(?:, JobUID: ([^)\s]+))?\)")
-_JOB_UID = "kueue.x-k8s.io/job-uid"
 
 
 def conditions(thing: Object) -> dict[str, Object]:
@@ -39,7 +38,6 @@ class Workload:
     name: str
     namespace: str
     owners: frozenset[tuple[str, str]]
-    job_uid: str
     state: State
     queue: str
     message: str
@@ -61,7 +59,6 @@ class Workload:
             name=metadata["name"],
             namespace=metadata["namespace"],
             owners=frozenset((owner["kind"], owner["name"]) for owner in metadata.get("ownerReferences", [])),
-            job_uid=metadata.get("labels", {}).get(_JOB_UID, ""),
             state=_state(found, reserved, gone),
             queue=admission.get("clusterQueue", ""),
             message=_message(found),
@@ -137,7 +134,6 @@ class Pod:
     job: str
     node: str
     phase: str
-    gated: bool
     deleting: bool
     unschedulable: str
 
@@ -155,7 +151,6 @@ class Pod:
             job=owners[0] if owners else labels.get(GROUP_LABEL, metadata["name"]),
             node=spec.get("nodeName", ""),
             phase=status.get("phase", ""),
-            gated=bool(spec.get("schedulingGates")),
             deleting="deletionTimestamp" in metadata,
             unschedulable=str(scheduled.get("message", "")) if waits else "",
         )

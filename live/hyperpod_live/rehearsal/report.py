@@ -12,14 +12,12 @@ from hyperpod_governance.quantity import format_quantity
 from hyperpod_live.rehearsal.judge import reasons
 from hyperpod_live.rehearsal.result import ClusterResult, JobResult, Judged, PlayResult
 
-FORMATS = ("text", "json", "junit")
-
 # What XML 1.0 cannot hold at all.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(results: Sequence[ClusterResult], style: str) -> str:
-    """The report in one of ``FORMATS``."""
+    """The report as text, JSON or JUnit XML."""
     if style == "json":
         return json.dumps([_cluster_json(result) for result in results], indent=2) + "\n"
     if style == "junit":

@@ -690,12 +690,32 @@ class Governance(Model):
         ),
         description="Cluster policy.",
     )
+    backend: Literal["auto", "native", "custom-resource"] = Field(
+        "auto",
+        description="What makes the scheduler config and the quotas (owner sagemaker): CloudFormation's own"
+        " types, a custom resource, or for each the one that the Region has.",
+    )
     kueue: Kueue | None = Field(None, description="Settings of owner kueue.")
     team_stacks: int = Field(
         1,
         ge=1,
         le=64,
         description="Least number of stacks the teams are spread over, a power of two; raised as needed.",
+    )
+
+
+class CapacityGate(Model):
+    """What a deployment waits for before it counts as done.
+
+    The upper bound of the timeout leaves CloudFormation's own, 12 hours, some minutes to hear of a failure.
+    """
+
+    wait_for: Literal["None", "Minimum", "Target"] = Field(
+        "Minimum",
+        description="Minimum: minInstanceCount of each group; Target: instanceCount; None: nothing.",
+    )
+    timeout_in_minutes: int = Field(
+        210, ge=10, le=700, description="HyperPod itself gives a minimum up after 3 hours."
     )
 
 
@@ -791,6 +811,10 @@ class ClusterSpec(Model):
     tiered_storage_config: TieredStorageConfig | None = Field(None, description="Tiered checkpointing.")
     file_systems: list[FileSystem] = Field(default=[], max_length=10, description="File systems to create.")
     tags: Tags = Field(default={}, description="Tags of this cluster's resources.")
+    capacity_gate: CapacityGate = Field(
+        default=CapacityGate.model_construct(wait_for="Minimum", timeout_in_minutes=210),
+        description="What a deployment waits for.",
+    )
     governance: Governance | None = Field(None, description="Quotas and scheduling (EKS only).")
     monitoring: Monitoring = Field(
         default=Monitoring.model_construct(
@@ -909,6 +933,11 @@ class TeamSpec(Model):
 
     department: DnsLabel | None = Field(
         None, description="Department (Cohort) of the team, owner kueue only."
+    )
+    renamed_from: DnsLabel | None = Field(
+        None,
+        description="Name the team had before: consent to delete its old queues, with what waits in them, and"
+        " make new ones.",
     )
     allocations: list[Allocation] = Field(default=[], description="One for each cluster.")
     access: Access = Field(

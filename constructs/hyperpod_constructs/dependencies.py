@@ -26,6 +26,7 @@ from aws_cdk import custom_resources as cr
 from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge, acknowledge_iam
+from ._functions import handler_function, provider
 from .control_plane import EksControlPlane, acknowledge_kubectl, admin_access
 
 PINNED_COMMIT = "011ca927123e02b35a399935bbb3ab1905fe33c7"
@@ -46,7 +47,6 @@ _HELM_SHA256 = "f8180838c23d7c7d797b208861fecb591d9ce1690d8704ed1e4cb8e2add966c1
 # The values travel in one environment variable of the build. [U] CodeBuild's limit for one is not documented;
 # 4 KB is what its console's own limits suggest.
 _VALUES_LIMIT = 4096
-_HANDLERS = Path(__file__).parent / "handlers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,50 +293,22 @@ class _PinnedChart(Construct):
         return project
 
     def _provider(self, project: codebuild.Project) -> cr.Provider:
-        on_event = self._handler("on_event", "codebuild:StartBuild", project)
-        is_complete = self._handler("is_complete", "codebuild:BatchGetBuilds", project)
-        provider = cr.Provider(
+        return provider(
             self,
             "Provider",
-            on_event_handler=on_event,
-            is_complete_handler=is_complete,
+            on_event=self._handler("on_event", "codebuild:StartBuild", project),
+            is_complete=self._handler("is_complete", "codebuild:BatchGetBuilds", project),
             query_interval=Duration.seconds(15),
             total_timeout=Duration.minutes(30),
         )
-        acknowledge_iam(
-            provider,
-            managed="The CDK's provider framework uses the basic Lambda policy.",
-            wildcards="The CDK's provider framework invokes any version of these two handlers.",
-        )
-        acknowledge(provider, "L1", "The CDK pins the runtime of its provider framework.")
-        for rule in ("SF1", "SF2"):
-            acknowledge(provider, rule, "The CDK's waiter only polls; the build has its own log.")
-        return provider
 
     def _handler(self, name: str, action: str, project: codebuild.Project) -> lambda_.Function:
-        role = iam.Role(
-            self,
-            f"{name}-role",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            managed_policies=[
-                iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaBasicExecutionRole")
-            ],
-            inline_policies={
-                "build": iam.PolicyDocument(
-                    statements=[iam.PolicyStatement(actions=[action], resources=[project.project_arn])]
-                )
-            },
-        )
-        acknowledge_iam(role, managed="The basic Lambda policy only writes the function's own log.")
-        return lambda_.Function(
+        return handler_function(
             self,
             name,
+            entry=f"chart_build.{name}",
             description=f"HyperPod dependencies chart: {name}",
-            runtime=lambda_.Runtime.PYTHON_3_14,
-            handler=f"chart_build.{name}",
-            code=lambda_.Code.from_asset(str(_HANDLERS), exclude=["__pycache__", "*.pyc"]),
-            role=role,
-            timeout=Duration.minutes(1),
+            statements=[iam.PolicyStatement(actions=[action], resources=[project.project_arn])],
         )
 
 

@@ -21,6 +21,7 @@ NEURON_DEVICE = "aws.amazon.com/neurondevice"
 EFA = "vpc.amazonaws.com/efa"
 
 Owner = Literal["sagemaker", "kueue"]
+Backend = Literal["native", "custom-resource"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
@@ -188,10 +189,12 @@ class ResolvedGovernance:
     """Everything that decides which job runs on a cluster.
 
     The Kueue parts are what this tool applies (owner kueue) or what the add-on is expected to make (owner
-    sagemaker: a preview). ``compute_quotas`` is empty for owner kueue.
+    sagemaker: a preview). ``compute_quotas`` is empty for owner kueue, which has no use for the backends.
     """
 
     owner: Owner
+    scheduler_config_backend: Backend
+    compute_quota_backend: Backend
     fair_sharing: bool
     topologies: tuple[Topology, ...]
     flavors: tuple[Flavor, ...]

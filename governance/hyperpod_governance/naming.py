@@ -11,7 +11,7 @@ from typing import Literal
 
 from hyperpod_governance.model import Owner
 
-StackPart = Literal["network", "cluster", "governance", "queues", "monitoring"]
+StackPart = Literal["network", "cluster", "capacity", "governance", "queues", "monitoring"]
 
 # [F] scheduler event text of a live cluster; the levels are inferred, see TOPOLOGY_LEVELS in service.py.
 SAGEMAKER_TOPOLOGY = "hyperpod-default"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -12,6 +12,7 @@ from functools import cache
 from hyperpod_config.model import Allocation, Cluster, Department, Fleet, Governance, InstanceGroup, Team
 from hyperpod_governance import catalog, naming, quota, service
 from hyperpod_governance.model import (
+    Backend,
     ClusterQueue,
     Cohort,
     ComputeQuota,
@@ -203,6 +204,8 @@ class _Resolver:
         idle = self.idle_capacity(members)
         return ResolvedGovernance(
             owner=self.owner,
+            scheduler_config_backend=self.backend(service.SCHEDULER_CONFIG_REGIONS),
+            compute_quota_backend=self.backend(service.COMPUTE_QUOTA_REGIONS),
             fair_sharing=self.fair,
             topologies=self.topologies(flavors),
             flavors=flavors,
@@ -214,6 +217,13 @@ class _Resolver:
             compute_quotas=tuple(map(_compute_quota, members)) if self.owner == "sagemaker" else (),
             rows=tuple(row for member in members for row in self.rows(member)),
         )
+
+    def backend(self, regions: Collection[str]) -> Backend:
+        """What makes a type that CloudFormation has in these regions."""
+        asked = self.config.backend
+        if asked != "auto":
+            return asked
+        return "native" if self.cluster.spec.region in regions else "custom-resource"
 
     def member(self, team: Team, allocation: Allocation) -> _Member:
         grants, borrow_grants, flavors = flavor_quotas(allocation, self.nodes)

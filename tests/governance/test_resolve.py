@@ -64,6 +64,30 @@ def shown(row: QuotaRow) -> tuple[str, str | None, str | None]:
     return nominal, text(row.borrowing_limit), text(row.lending_limit)
 
 
+@pytest.mark.parametrize(
+    ("region", "backend", "scheduler_config", "compute_quota"),
+    [
+        pytest.param("us-east-1", "auto", "native", "native", id="both types are listed"),
+        pytest.param("us-west-2", "auto", "custom-resource", "native", id="only the quota is listed"),
+        pytest.param(
+            "us-west-1", "auto", "native", "custom-resource", id="only the scheduler config is listed"
+        ),
+        pytest.param("ap-south-2", "auto", "custom-resource", "custom-resource", id="neither is listed"),
+        pytest.param("ap-south-2", "native", "native", "native", id="native is asked for all the same"),
+        pytest.param(
+            "us-east-1", "custom-resource", "custom-resource", "custom-resource", id="custom is asked"
+        ),
+    ],
+)
+def test_the_backend_is_what_the_region_has_unless_the_config_says(
+    region: str, backend: str, scheduler_config: str, compute_quota: str
+) -> None:
+    document = cluster(backend=backend)
+    document["spec"]["region"] = region
+    found = governance(document)
+    assert (found.scheduler_config_backend, found.compute_quota_backend) == (scheduler_config, compute_quota)
+
+
 def test_onlygputeam_has_2_gpus_48_cpu_192gi_and_may_borrow_half_as_much() -> None:
     loaded = load(EXAMPLE)
     assert loaded.fleet is not None

@@ -314,7 +314,7 @@ CASES = [
         "HPF121",
         "research: region: us-west-2",
         ("AWS::SageMaker::ClusterSchedulerConfig", "us-west-2", "describe-type"),
-        {"research/spec/region": "us-west-2"},
+        {"research/spec/region": "us-west-2", "research/spec/governance/backend": "native"},
     ),
     Case(
         "a cluster in a Region that is not listed",

@@ -64,7 +64,7 @@ def test_an_error_in_the_config_leaves_the_fleet_unresolved(tmp_path: Path) -> N
 def test_a_warning_in_the_config_does_not_stop_the_rules_over_figures(tmp_path: Path) -> None:
     result = reviewed(
         tmp_path,
-        changed({"research/spec/region": "us-west-2", "vision/spec/allocations/1/quota/0/count": 9}),
+        changed({"research/spec/region": "eu-west-3", "vision/spec/allocations/1/quota/0/count": 9}),
     )
     assert [finding.rule for finding in result.findings] == ["HPF121", "HPF406"]
     assert result.resolved is not None

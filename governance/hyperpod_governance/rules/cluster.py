@@ -537,15 +537,16 @@ def region_not_listed(fleet: Fleet) -> Iterator[Finding]:
     **Why it matters.** If the list is right, the stack fails. It lags behind the service, so it may be wrong:
     the type's own description names Regions that the list lacks.
 
-    **Example.** `governance: {owner: sagemaker}` in us-west-2, for which ClusterSchedulerConfig was not
-    listed.
+    **Example.** `governance: {owner: sagemaker, backend: native}` in us-west-2, for which
+    ClusterSchedulerConfig was not listed.
 
     **Fix.** Ask with `aws cloudformation describe-type --type RESOURCE --type-name NAME --region REGION`. If
-    it is missing, take another Region, or for governance `owner: kueue`.
+    it is missing, take another Region, or for governance `backend: auto`.
     """
     for cluster in fleet.clusters:
         needed = {"AWS::SageMaker::Cluster": service.CLUSTER_REGIONS}
-        if cluster.spec.governance and cluster.spec.governance.owner == "sagemaker":
+        governance = cluster.spec.governance
+        if governance and governance.owner == "sagemaker" and governance.backend == "native":
             needed["AWS::SageMaker::ClusterSchedulerConfig"] = service.SCHEDULER_CONFIG_REGIONS
             needed["AWS::SageMaker::ComputeQuota"] = service.COMPUTE_QUOTA_REGIONS
         region = cluster.spec.region

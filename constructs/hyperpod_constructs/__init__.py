@@ -45,6 +45,7 @@ from .roles import AutoscalerRole, NodeRole
 from .scripts import LifecycleScripts, packaged_scripts
 from .slurm import AccountingDatabase, HyperPodSlurmCluster
 from .storage import LustreFileSystem, OpenZfsFileSystem
+from .update_guard import ClusterUpdateGuard, GovernanceUpdateGuard
 
 __all__ = [
     "BASE_ADDONS",
@@ -57,6 +58,7 @@ __all__ = [
     "AutoPatch",
     "AutoscalerRole",
     "BatchSize",
+    "ClusterUpdateGuard",
     "ComputeQuota",
     "DependenciesChart",
     "Deployment",
@@ -66,6 +68,7 @@ __all__ = [
     "ExistingNetwork",
     "FsxLustreMount",
     "FsxOpenZfsMount",
+    "GovernanceUpdateGuard",
     "HyperPodDependencies",
     "HyperPodEksCluster",
     "HyperPodMonitoring",

@@ -24,6 +24,7 @@ from .groups import (
 from .network import HyperPodNetworkBase
 from .roles import NodeRole
 from .scripts import LifecycleScripts, foreign_buckets, packaged_scripts, uploads_needed
+from .update_guard import ClusterUpdateGuard
 
 Orchestrator = Literal["eks", "slurm"]
 ProvisioningMode = Literal["Continuous"]
@@ -68,6 +69,8 @@ class ClusterSpec:
     shared_storage: Sequence[Storage] = ()
     secret_arns: Sequence[str] = ()
     container_insights: bool = False
+    eks_cluster_name: str | None = None
+    update_guard: bool = True
 
     def __post_init__(self) -> None:
         check_name("cluster_name", self.cluster_name)
@@ -155,8 +158,25 @@ class ClusterParts(Construct):
             tags=render_tags(spec.tags),
         )
         owned = [part for part in (self.role, self.scripts) if part is not None]
-        cluster.node.add_dependency(spec.network, *owned, *after)
+        cluster.node.add_dependency(spec.network, *owned, *after, *self._guard())
         return cluster
+
+    def _guard(self) -> list[IDependable]:
+        spec = self.spec
+        if not spec.update_guard:
+            return []
+        guard = ClusterUpdateGuard(
+            self,
+            "UpdateGuard",
+            cluster_name=spec.cluster_name,
+            eks_cluster_name=spec.eks_cluster_name,
+            subnet_ids=spec.network.node_subnet_ids,
+            security_group_ids=spec.network.security_group_ids,
+            node_provisioning_mode=spec.node_provisioning_mode,
+            instance_groups=spec.instance_groups,
+            restricted_instance_groups=spec.restricted_instance_groups,
+        )
+        return [guard.resource]
 
     def _groups(self, role: str) -> list[sagemaker.CfnCluster.ClusterInstanceGroupProperty]:
         spec = self.spec

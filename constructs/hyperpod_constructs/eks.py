@@ -41,6 +41,8 @@ class HyperPodEksCluster(Construct):
         lifecycle_directory: your own scripts. None: this library's.
         execution_role_arn: role of the instances. None: one is created.
         container_insights: whether instances may write CloudWatch metrics and logs; for HyperPodMonitoring.
+        update_guard: whether updates that the service refuses are refused before they begin. False: not; no
+            function and no custom resource are made for it.
         tags: at most 50.
 
     Attributes:
@@ -77,6 +79,7 @@ class HyperPodEksCluster(Construct):
         lifecycle_directory: Path | None = None,
         execution_role_arn: str | None = None,
         container_insights: bool = False,
+        update_guard: bool = True,
         tags: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -98,6 +101,9 @@ class HyperPodEksCluster(Construct):
             restricted_groups_config=restricted_groups_config,
             tiered_storage=tiered_storage,
             container_insights=container_insights,
+            # Not the resource's: the guard would wait for an EKS cluster that it may have to refuse.
+            eks_cluster_name=eks.cluster_name if isinstance(eks, ExistingEks) else eks.name or cluster_name,
+            update_guard=update_guard,
         )
         control_plane = EksControlPlane(self, "Eks", eks=eks, name=cluster_name, network=network)
         self.eks_cluster: eks_v2.ICluster = control_plane.cluster

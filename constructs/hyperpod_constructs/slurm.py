@@ -54,6 +54,8 @@ class HyperPodSlurmCluster(Construct):
         lifecycle_directory: your own scripts. None: this library's.
         execution_role_arn: role of the instances. None: one is created.
         tiered_storage: managed tiered checkpointing.
+        update_guard: whether updates that the service refuses are refused before they begin. False: not; no
+            function and no custom resource are made for it.
         tags: at most 50.
 
     Attributes:
@@ -82,6 +84,7 @@ class HyperPodSlurmCluster(Construct):
         lifecycle_directory: Path | None = None,
         execution_role_arn: str | None = None,
         tiered_storage: TieredStorage | None = None,
+        update_guard: bool = True,
         tags: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -112,6 +115,7 @@ class HyperPodSlurmCluster(Construct):
             # [I] That the instances (slurmdbd on the controller) read the secret with their own role follows
             # from the API taking a secret's ARN and no other role; the documentation does not say it.
             secret_arns=[accounting_database.secret_arn] if accounting_database else [],
+            update_guard=update_guard,
         )
         parts = ClusterParts(self, "HyperPod", spec=spec)
         self.cluster = parts.build(

@@ -1,0 +1,286 @@
+"""Custom::HyperPodUpdateGuard: refuse an update that the service refuses, or that would destroy something.
+
+CloudFormation updates a guard before the resources that depend on it, and deletes what a template no longer
+has only after all updates have succeeded. So a guard that fails stops the update before anything is touched.
+
+A guard compares with what is live. An update that CloudFormation takes back is never refused, because the
+stack could not get back to what it was; the stack's own status says so. Delete is never refused either.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+
+if TYPE_CHECKING or __package__:
+    from . import service_api
+else:
+    import service_api
+
+Properties = Mapping[str, Any]
+
+ADDON_NAME = "amazon-sagemaker-hyperpod-taskgovernance"
+# [F] one report: the cohorts CRD of add-ons up to v1.3 stores v1alpha1, which that of v1.5 does not have, and
+# the API server takes no CRD without a version that it has stored.
+LAST_ADDON_WITH_V1ALPHA1 = (1, 3)
+FIRST_ADDON_WITHOUT_V1ALPHA1 = (1, 5)
+
+PHYSICAL_ID = "update-guard"
+_PAUSE = 3.0
+# A guard asks again as long as two more calls fit: this one, and that for the status of the stack.
+_RESERVE = 2 * service_api.LONGEST_CALL + _PAUSE
+
+_NOT_THERE = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
+_NOTHING_TO_LOSE = frozenset({"CreateFailed", "CreateRollbackFailed", "Deleting", "Deleted"})
+
+
+class RefusedError(Exception):
+    """The update is refused; the text is what CloudFormation shows."""
+
+
+def on_event(event: Mapping[str, Any], context: Any) -> dict[str, str]:
+    """Answer one event of the provider framework.
+
+    Raises:
+        RefusedError: the update is refused, or nothing could be seen that would tell whether it is safe.
+    """
+    if event["RequestType"] != "Delete":
+        asking = _Asking(context)
+        problem = _problem(asking, event)
+        if problem and not asking.rolls_back(event["StackId"]):
+            raise RefusedError(service_api.shorten(problem))
+    return {"PhysicalResourceId": PHYSICAL_ID}
+
+
+class _Asking:
+    """Calls that are made again while they fail in passing and the function has time."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __call__(self, call: Callable[..., Any], **arguments: Any) -> Any:
+        while True:
+            try:
+                return call(**arguments)
+            except (BotoCoreError, ClientError) as error:
+                left = self._context.get_remaining_time_in_millis() / 1000
+                if not service_api.transient(error) or left < _RESERVE:
+                    raise
+            time.sleep(_PAUSE)
+
+    def found(self, call: Callable[..., Any], **arguments: Any) -> Any | None:
+        """Ask for one thing; None if there is none."""
+        try:
+            return self(call, **arguments)
+        except ClientError as error:
+            if service_api.code(error) in _NOT_THERE:
+                return None
+            raise
+
+    def rolls_back(self, stack_id: str) -> bool:
+        """Whether CloudFormation takes an update of the stack back. A stack that cannot be seen does not."""
+        describe = service_api.client("cloudformation").describe_stacks
+        try:
+            (stack,) = self(describe, StackName=stack_id)["Stacks"]
+        except (BotoCoreError, ClientError) as error:
+            print(service_api.explain(error, "cloudformation"))
+            return False
+        return "ROLLBACK" in stack["StackStatus"]
+
+
+def _problem(asking: _Asking, event: Mapping[str, Any]) -> str:
+    """Why the update is refused; empty if it is not."""
+    wanted = event["ResourceProperties"]
+    before = event.get("OldResourceProperties", {}) if event["RequestType"] == "Update" else {}
+    guards = {"Cluster": _cluster, "Governance": _governance}
+    service = "sagemaker"
+    try:
+        return guards[wanted["Guards"]](asking, wanted, before)
+    except (BotoCoreError, ClientError) as error:
+        if isinstance(error, ClientError) and error.operation_name == "DescribeAddon":
+            service = "eks"
+        return (
+            "It cannot be seen whether this update is safe, so it is refused: "
+            f"{service_api.explain(error, service)}. Deploy again when that is mended."
+        )
+
+
+# --- the cluster
+
+
+def _cluster(asking: _Asking, wanted: Properties, before: Properties) -> str:
+    describe = service_api.client().describe_cluster
+    name, old_name = wanted["ClusterName"], before.get("ClusterName")
+    live = asking.found(describe, ClusterName=name)
+    if live is None:
+        if old_name in (None, name) or asking.found(describe, ClusterName=old_name) is None:
+            return ""
+        return (
+            f"HyperPod cluster {old_name} would be deleted and made again as {name}, with all its nodes. "
+            f"Keep the name; for a cluster named {name} add another stack, move the "
+            "work, and then delete this one."
+        )
+    if live["ClusterStatus"] == "Deleting":  # the service says itself what it still takes
+        return ""
+    differences = list(_differences(wanted, live))
+    if not differences:
+        return ""
+    return (
+        f"HyperPod cluster {name} does not take this change, and was not touched. "
+        + "; ".join(differences)
+        + ". Take the change back; what has to differ needs a new instance group or a new cluster."
+    )
+
+
+def _differences(wanted: Properties, live: Properties) -> Iterator[str]:
+    """Say what differs among all that the service does not change, with the wanted and the live value."""
+    vpc = live.get("VpcConfig", {})
+    yield from _vpc("VpcConfig", wanted["VpcConfig"], vpc)
+    yield from _orchestrator(wanted, live)
+    yield from _mode(wanted, live)
+    for what, key in (("instance group", "Groups"), ("restricted group", "RestrictedGroups")):
+        listed = live.get("InstanceGroups" if key == "Groups" else "RestrictedInstanceGroups", ())
+        for group in sorted(listed, key=lambda group: str(group["InstanceGroupName"])):
+            asked = wanted.get(key, {}).get(group["InstanceGroupName"])
+            # A group that is not wanted any more is deleted, which the service does.
+            if asked is not None and group.get("Status") != "Deleting":
+                title = f"{what} {group['InstanceGroupName']}"
+                yield from _types(title, asked, group)
+                own = asked.get("OverrideVpcConfig") or wanted["VpcConfig"]
+                # [U] whether a group without an override is described with the cluster's: both are the same.
+                yield from _vpc(f"OverrideVpcConfig of {title}", own, group.get("OverrideVpcConfig") or vpc)
+
+
+def _vpc(title: str, wanted: Properties, live: Properties) -> Iterator[str]:
+    if title != "VpcConfig" and wanted == live:
+        return
+    for key in ("SecurityGroupIds", "Subnets"):
+        asked, there = sorted(set(wanted.get(key, ()))), sorted(set(live.get(key, ())))
+        if asked != there:
+            yield f"{key} of {title}: wanted {', '.join(asked) or 'none'}, live {', '.join(there) or 'none'}"
+
+
+def _orchestrator(wanted: Properties, live: Properties) -> Iterator[str]:
+    asked, there = wanted.get("EksClusterName"), _eks_name(live)
+    if asked != there:
+        yield f"orchestrator: wanted {_of_eks(asked)}, live {_of_eks(there)}"
+
+
+def _eks_name(live: Properties) -> str | None:
+    arn = live.get("Orchestrator", {}).get("Eks", {}).get("ClusterArn")
+    return None if arn is None else str(arn).rpartition("/")[2]
+
+
+def _of_eks(name: str | None) -> str:
+    return "Slurm" if name is None else f"EKS cluster {name}"
+
+
+def _mode(wanted: Properties, live: Properties) -> Iterator[str]:
+    """Provisioning: a Slurm cluster keeps the mode it was made with; one on EKS takes Continuous, for good.
+
+    [I] The second from the API, which has no word but Continuous: to leave it out changes nothing.
+    """
+    asked, there = wanted.get("NodeProvisioningMode"), live.get("NodeProvisioningMode")
+    if asked != there and (wanted.get("EksClusterName") is None or asked is None):
+        yield f"NodeProvisioningMode: wanted {asked or 'none'}, live {there or 'none'}"
+
+
+def _types(title: str, wanted: Properties, live: Properties) -> Iterator[str]:
+    """Instance type. The list of types of a flexible group can change.
+
+    That is what the API says of DesiredInstanceTypes: "as specified in the most recent update request".
+    """
+    flexible = live.get("InstanceRequirements")
+    asked = wanted.get("InstanceType")
+    if asked is None and flexible is None:
+        types = ", ".join(wanted["InstanceTypes"])
+        yield f"type of {title}: wanted one of {types}, live {live.get('InstanceType')}"
+    elif asked is not None and flexible is not None:
+        there = flexible.get("DesiredInstanceTypes") or flexible.get("CurrentInstanceTypes") or ()
+        yield f"type of {title}: wanted {asked}, live one of {', '.join(there)}"
+    elif asked is not None and asked != live.get("InstanceType"):
+        yield f"type of {title}: wanted {asked}, live {live.get('InstanceType')}"
+
+
+# --- governance
+
+
+def _governance(asking: _Asking, wanted: Properties, before: Properties) -> str:
+    found = [_addon(asking, wanted), _teams(asking, wanted, before)]
+    return " ".join(filter(None, found))
+
+
+def _addon(asking: _Asking, wanted: Properties) -> str:
+    version = wanted.get("AddonVersion")
+    if version is None:
+        return ""
+    name = wanted["EksClusterName"]
+    describe = service_api.client("eks").describe_addon
+    live = asking.found(describe, clusterName=name, addonName=ADDON_NAME)
+    there = "" if live is None else str(live["addon"].get("addonVersion", ""))
+    if not addon_jump(there, version):
+        return ""
+    return (
+        f"Add-on {ADDON_NAME} of EKS cluster {name} is {there} and cannot be updated to {version}: the "
+        "cohorts CRD has stored v1alpha1, which the new one does not have. Keep the "
+        "version, or while no job runs delete the add-on and the CRDs of kueue.x-k8s.io, and deploy again."
+    )
+
+
+def addon_jump(live: str, wanted: str) -> bool:
+    """Whether the CRDs of one add-on version cannot take the place of another's."""
+    there, asked = _release(live), _release(wanted)
+    if there is None or asked is None:
+        return False
+    return there <= LAST_ADDON_WITH_V1ALPHA1 and asked >= FIRST_ADDON_WITHOUT_V1ALPHA1
+
+
+def _release(version: str) -> tuple[int, int] | None:
+    found = re.match(r"v(\d+)\.(\d+)\.", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _teams(asking: _Asking, wanted: Properties, before: Properties) -> str:
+    consents = {*wanted.get("Teams", ()), *wanted.get("RenamedFrom", ())}
+    gone = set(before.get("Teams", ())) - consents
+    if not gone:
+        return ""
+    in_use = _in_use(asking, wanted["ClusterArn"], gone)
+    if not in_use:
+        return ""
+    return (
+        f"The queue of {_listing(sorted(in_use))} would be deleted from this stack with the jobs that wait "
+        "in it: its compute quota is live and not held. Nothing was deleted. Hold it first (ActivationState "
+        "Disabled; `hpf remove-team` says how), or name the team in renamedFrom of the one that takes its "
+        "place. A team that only moves to another stack, because teamStacks changed or the fleet grew, "
+        "loses its queue in the same way, and gets it again there."
+    )
+
+
+def _in_use(asking: _Asking, cluster_arn: str, teams: set[str]) -> set[str]:
+    """Those teams whose quota is live and not held."""
+    found = set[str]()
+    token: dict[str, str] = {}
+    while True:
+        page = asking.found(
+            service_api.client().list_compute_quotas, ClusterArn=cluster_arn, MaxResults=100, **token
+        )
+        for quota in page["ComputeQuotaSummaries"] if page else ():
+            team = quota["ComputeQuotaTarget"]["TeamName"]
+            if team in teams and _counts(quota):
+                found.add(team)
+        if not page or not page.get("NextToken"):
+            return found
+        token = {"NextToken": page["NextToken"]}
+
+
+def _counts(quota: Properties) -> bool:
+    return quota["Status"] not in _NOTHING_TO_LOSE and quota.get("ActivationState", "Enabled") != "Disabled"
+
+
+def _listing(teams: Sequence[str], most: int = 10) -> str:
+    names = ", ".join(teams[:most])
+    more = f" and {len(teams) - most} more" if len(teams) > most else ""
+    return f"team {names}" if len(teams) == 1 else f"teams {names}{more}"

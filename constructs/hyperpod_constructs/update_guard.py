@@ -1,0 +1,177 @@
+"""Guards that fail an update before CloudFormation touches what the update would break."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aws_cdk import CustomResource, Duration, Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from ._functions import handler_function, provider
+from .governance import ADDON_NAME
+from .groups import InstanceGroup, RestrictedInstanceGroup, VpcOverride
+
+RESOURCE_TYPE = "Custom::HyperPodUpdateGuard"
+"""Type of both guards."""
+
+
+class _Guard(Construct):
+    """A custom resource that reads what is live and changes nothing; `resource` is what others depend on."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        description: str,
+        statements: Sequence[iam.PolicyStatement],
+        wildcards: str,
+        properties: Mapping[str, Any],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        # An update that is taken back must pass whatever it looks like, which the stack's status tells.
+        own_stack = iam.PolicyStatement(
+            actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]
+        )
+        function = handler_function(
+            self,
+            "Function",
+            entry="update_guard.on_event",
+            description=description,
+            statements=[*statements, own_stack],
+            wildcards=wildcards,
+            timeout=Duration.minutes(2),
+        )
+        self.resource = CustomResource(
+            self,
+            "Resource",
+            resource_type=RESOURCE_TYPE,
+            service_token=provider(self, "Provider", on_event=function).service_token,
+            properties=_without_none(properties),
+        )
+
+
+class ClusterUpdateGuard(_Guard):
+    """Refuses updates of a HyperPod cluster that the service does not make, before they begin.
+
+    They are another VPC, another orchestrator, another instance type or VPC override of a group that is
+    there, another provisioning mode, and another name, which would delete the cluster. The cluster must
+    depend on `resource`; HyperPodEksCluster and HyperPodSlurmCluster do that by themselves.
+
+    Args:
+        cluster_name: as the cluster's.
+        eks_cluster_name: EKS cluster under it; give a literal name, so that the guard does not wait for the
+            EKS cluster. None: Slurm.
+        subnet_ids: of the cluster.
+        security_group_ids: of the cluster.
+        node_provisioning_mode: of the cluster.
+        instance_groups: of the cluster.
+        restricted_instance_groups: of the cluster.
+
+    Attributes:
+        resource: what the cluster depends on.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        eks_cluster_name: str | None,
+        subnet_ids: Sequence[str],
+        security_group_ids: Sequence[str],
+        node_provisioning_mode: str | None,
+        instance_groups: Sequence[InstanceGroup],
+        restricted_instance_groups: Sequence[RestrictedInstanceGroup] = (),
+    ) -> None:
+        # The ARN has an id that the service gives, so no statement can name one cluster.
+        arn = Stack.of(scope).format_arn(service="sagemaker", resource="cluster", resource_name="*")
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Refuses updates that HyperPod cluster {cluster_name} does not survive",
+            statements=[iam.PolicyStatement(actions=["sagemaker:DescribeCluster"], resources=[arn])],
+            wildcards="The ARN of a cluster has an id that is not known before the cluster is there.",
+            properties={
+                "Guards": "Cluster",
+                "ClusterName": cluster_name,
+                "EksClusterName": eks_cluster_name,
+                "VpcConfig": {"SecurityGroupIds": security_group_ids, "Subnets": subnet_ids},
+                "NodeProvisioningMode": node_provisioning_mode,
+                "Groups": {group.name: _group(group) for group in instance_groups},
+                "RestrictedGroups": {group.name: _group(group) for group in restricted_instance_groups},
+            },
+        )
+
+
+class GovernanceUpdateGuard(_Guard):
+    """Refuses to delete the queue of a team in use, and add-on updates that its CRDs do not survive.
+
+    A team may go when its quota is held (`activation_state` Disabled), is not there, or is named in
+    `renamed_from`. The add-on and the quotas must depend on `resource`.
+
+    Args:
+        cluster_arn: ARN of the HyperPod cluster.
+        eks_cluster_name: EKS cluster under it.
+        teams: teams whose quotas the stack has.
+        renamed_from: teams whose queues may be deleted although they are in use.
+        addon_version: of the task governance add-on. None: the stack does not have it.
+
+    Attributes:
+        resource: what the add-on and the quotas depend on.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_arn: str,
+        eks_cluster_name: str,
+        teams: Sequence[str],
+        renamed_from: Sequence[str] = (),
+        addon_version: str | None = None,
+    ) -> None:
+        statements = [iam.PolicyStatement(actions=["sagemaker:ListComputeQuotas"], resources=["*"])]
+        if addon_version is not None:
+            addon = Stack.of(scope).format_arn(
+                service="eks", resource="addon", resource_name=f"{eks_cluster_name}/{ADDON_NAME}/*"
+            )
+            statements.append(iam.PolicyStatement(actions=["eks:DescribeAddon"], resources=[addon]))
+        super().__init__(
+            scope,
+            construct_id,
+            description="Refuses to delete queues in use and add-on updates that fail halfway",
+            statements=statements,
+            wildcards="To list quotas is allowed for all or none; the ARN of an add-on ends in its id.",
+            properties={
+                "Guards": "Governance",
+                "ClusterArn": cluster_arn,
+                "EksClusterName": eks_cluster_name,
+                "Teams": sorted(teams),
+                "RenamedFrom": sorted(renamed_from),
+                "AddonVersion": addon_version,
+            },
+        )
+
+
+def _group(group: InstanceGroup | RestrictedInstanceGroup) -> dict[str, Any]:
+    types = list(group.instance_types) if isinstance(group, InstanceGroup) else []
+    return _without_none(
+        {
+            "InstanceType": group.instance_type,
+            "InstanceTypes": types or None,
+            "OverrideVpcConfig": _vpc(group.override_vpc),
+        }
+    )
+
+
+def _vpc(override: VpcOverride | None) -> dict[str, list[str]] | None:
+    if override is None:
+        return None
+    return {"SecurityGroupIds": list(override.security_group_ids), "Subnets": list(override.subnet_ids)}
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

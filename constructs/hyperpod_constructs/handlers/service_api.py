@@ -31,7 +31,7 @@ LONGEST_CALL = 30.0
 """Seconds that one call may take at most: two attempts of 2 + 10 seconds, and the pause between them."""
 
 MESSAGE_LIMIT = 1500
-"""Characters of a failure's text: CloudFormation takes 4 KB of an answer, in which the framework adds its own."""
+"""Characters of a failure's text: CloudFormation takes 4 KB of an answer, with what the framework adds."""
 
 _CONFIG = Config(connect_timeout=2, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
 

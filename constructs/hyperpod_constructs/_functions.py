@@ -35,7 +35,7 @@ def handler_function(
         construct_id: id of the function; its role is `<construct_id>-role`.
         entry: `module.function`.
         description: what it is for.
-        statements: all that it may do, beside writing its own log.
+        statements: all that it may do, beside writing its own log. Empty: nothing.
         wildcards: why the statements have wildcards. Empty: they have none.
         timeout: of one call.
     """
@@ -46,7 +46,8 @@ def handler_function(
         managed_policies=[
             iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaBasicExecutionRole")
         ],
-        inline_policies={"handler": iam.PolicyDocument(statements=list(statements))},
+        # CloudFormation refuses a policy without statements.
+        inline_policies={"handler": iam.PolicyDocument(statements=list(statements))} if statements else None,
     )
     acknowledge_iam(
         role, managed="The basic Lambda policy only writes the function's own log.", wildcards=wildcards

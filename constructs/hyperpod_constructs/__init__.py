@@ -1,6 +1,7 @@
 """L3 CDK constructs for Amazon SageMaker HyperPod: clusters, network, storage, task governance."""
 
 from ._cluster import TieredStorage
+from .capacity import GatedGroup, HyperPodCapacity, gated_groups
 from .control_plane import (
     BASE_ADDONS,
     KUBERNETES_VERSIONS,
@@ -68,7 +69,9 @@ __all__ = [
     "ExistingNetwork",
     "FsxLustreMount",
     "FsxOpenZfsMount",
+    "GatedGroup",
     "GovernanceUpdateGuard",
+    "HyperPodCapacity",
     "HyperPodDependencies",
     "HyperPodEksCluster",
     "HyperPodMonitoring",
@@ -97,5 +100,6 @@ __all__ = [
     "TieredStorage",
     "VpcOverride",
     "acknowledge_kubectl",
+    "gated_groups",
     "packaged_scripts",
 ]

@@ -152,10 +152,15 @@ class EksControlPlane(Construct):
         self.public = eks.public_endpoint and not (isinstance(eks, NewEks) and eks.public_access_cidrs)
         _acknowledge_warnings(self, network)
 
-    def add_coredns(self, after: Sequence[IDependable]) -> None:
-        """Create coredns in a new cluster without system nodes; it is degraded until nodes exist."""
+    def add_coredns(self, after: Sequence[IDependable], *, scope: Construct | None = None) -> None:
+        """Create coredns in a new cluster without system nodes; it is degraded until nodes exist.
+
+        Args:
+            after: what brings the first node.
+            scope: where, perhaps in another stack. None: here.
+        """
         if self._needs_coredns:
-            self._addon("coredns", self._coredns_version, after)
+            self._addon("coredns", self._coredns_version, after, scope)
 
     def _create(self, props: NewEks, name: str) -> eks.ICluster:
         if len(self._network.control_plane_subnet_ids) < 2:
@@ -244,9 +249,11 @@ class EksControlPlane(Construct):
         group_id = self._network.security_group_ids[0]
         return ec2.SecurityGroup.from_security_group_id(self, construct_id, group_id, mutable=False)
 
-    def _addon(self, name: str, version: str | None, after: Sequence[IDependable]) -> eks_l1.CfnAddon:
+    def _addon(
+        self, name: str, version: str | None, after: Sequence[IDependable], scope: Construct | None = None
+    ) -> eks_l1.CfnAddon:
         addon = eks_l1.CfnAddon(
-            self,
+            scope or self,
             f"Addon-{name}",
             cluster_name=self._addon_cluster,
             addon_name=name,

@@ -9,6 +9,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from ._cluster import ClusterParts, ClusterSpec, ProvisioningMode, TieredStorage
+from .capacity import GatedGroup, gated_groups
 from .control_plane import EksControlPlane, ExistingEks, NewEks
 from .dependencies import DependenciesChart, HyperPodDependencies
 from .groups import InstanceGroup, Lifecycle, RestrictedGroupsConfig, RestrictedInstanceGroup
@@ -21,7 +22,7 @@ class HyperPodEksCluster(Construct):
 
     Created in this order, and deleted in the reverse one: network, EKS cluster, vpc-cni, kube-proxy and
     eks-pod-identity-agent, system node group with coredns, dependencies chart, role and lifecycle scripts,
-    HyperPod cluster, and coredns here if there are no system nodes.
+    HyperPod cluster, and coredns here if there are no system nodes and `coredns` is not False.
 
     Args:
         cluster_name: 1 to 63 letters, digits and hyphens; a change replaces the cluster.
@@ -43,6 +44,8 @@ class HyperPodEksCluster(Construct):
         container_insights: whether instances may write CloudWatch metrics and logs; for HyperPodMonitoring.
         update_guard: whether updates that the service refuses are refused before they begin. False: not; no
             function and no custom resource are made for it.
+        coredns: False: you place coredns behind the first node by `add_coredns`. True: it comes right after
+            the cluster, and fails if no node comes while EKS waits for it.
         tags: at most 50.
 
     Attributes:
@@ -51,8 +54,8 @@ class HyperPodEksCluster(Construct):
         cluster_name: its name.
         eks_cluster: the EKS cluster as an L2.
         eks_cluster_name: its name.
-        ready: what add-ons that need running nodes depend on. It is the HyperPod cluster, which with
-            continuous provisioning can be InService before its first node; a wait for nodes belongs here.
+        ready: the HyperPod cluster, for what only needs it to exist. With continuous provisioning it can be
+            InService before its first node; what needs nodes depends on HyperPodCapacity.first_node.
 
     Raises:
         ValueError: with the value, the limit and the next step.
@@ -80,6 +83,7 @@ class HyperPodEksCluster(Construct):
         execution_role_arn: str | None = None,
         container_insights: bool = False,
         update_guard: bool = True,
+        coredns: bool = True,
         tags: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -106,6 +110,7 @@ class HyperPodEksCluster(Construct):
             update_guard=update_guard,
         )
         control_plane = EksControlPlane(self, "Eks", eks=eks, name=cluster_name, network=network)
+        self._control_plane, self._places_coredns = control_plane, not coredns
         self.eks_cluster: eks_v2.ICluster = control_plane.cluster
         self.eks_cluster_name = control_plane.cluster_name
         chart = HyperPodDependencies(
@@ -125,7 +130,32 @@ class HyperPodEksCluster(Construct):
         self.cluster_arn = self.cluster.attr_cluster_arn
         self.cluster_name = cluster_name
         self.ready: IDependable = self.cluster
-        control_plane.add_coredns([self.ready])
+        if coredns:
+            control_plane.add_coredns([self.ready])
+
+    @property
+    def gated_groups(self) -> list[GatedGroup]:
+        """The groups, as HyperPodCapacity takes them."""
+        return gated_groups(self.cluster)
+
+    def add_coredns(self, scope: Construct, after: Sequence[IDependable]) -> None:
+        """Create coredns after the first node, where the cluster was made with coredns=False.
+
+        A cluster with system nodes and one that was there already have it; nothing is created then.
+
+        Args:
+            scope: where, such as the stack of the HyperPodCapacity.
+            after: such as `[capacity.first_node]`.
+
+        Raises:
+            ValueError: coredns was not set to False.
+        """
+        if not self._places_coredns:
+            raise ValueError(
+                f"cluster {self.cluster_name!r} has coredns right after it: make it with coredns=False to "
+                "place it elsewhere"
+            )
+        self._control_plane.add_coredns(after, scope=scope)
 
 
 def _orchestrator(cluster_arn: str) -> sagemaker.CfnCluster.OrchestratorProperty:

@@ -46,7 +46,7 @@ class HyperPodMonitoring(Construct):
         install_addon: False if the add-on is there already.
         pending_threshold: workloads waiting for 30 minutes that raise the alarm, 1 or more.
         alarm_actions: ARNs to call on alarm, such as an SNS topic's.
-        after: what the add-on needs, such as HyperPodEksCluster.ready.
+        after: what the add-on needs, such as HyperPodCapacity.first_node: its agents run on nodes.
 
     Attributes:
         dashboard: the dashboard.

@@ -10,6 +10,7 @@ from constructs import Construct
 
 from ._checks import check_range
 from ._cluster import ClusterParts, ClusterSpec, ProvisioningMode, TieredStorage
+from .capacity import GatedGroup, gated_groups
 from .groups import InstanceGroup, Lifecycle, Storage
 from .network import HyperPodNetworkBase
 
@@ -123,6 +124,11 @@ class HyperPodSlurmCluster(Construct):
         )
         self.cluster_arn = self.cluster.attr_cluster_arn
         self.cluster_name = cluster_name
+
+    @property
+    def gated_groups(self) -> list[GatedGroup]:
+        """The groups, as HyperPodCapacity takes them."""
+        return gated_groups(self.cluster)
 
 
 def _orchestrator(

@@ -224,6 +224,64 @@ def eks_in_several_stacks(app: cdk.App) -> None:
     governance.add_quota(quota("speech"), scope=cdk.Stack(app, "split-more-quotas"))
 
 
+def eks_behind_a_capacity_gate(app: cdk.App) -> None:
+    """The cluster apart from the gate, and coredns and the CloudWatch add-on behind the first node."""
+    stack = cdk.Stack(app, "gated-cluster")
+    cluster = hyperpod.HyperPodEksCluster(
+        stack,
+        "Cluster",
+        cluster_name="gated",
+        network=hyperpod.HyperPodNetwork(stack, "Network"),
+        eks=hyperpod.NewEks(),
+        instance_groups=[SYSTEM, G6],
+        coredns=False,
+    )
+    gate = cdk.Stack(app, "gated-capacity")
+    capacity = hyperpod.HyperPodCapacity(
+        gate,
+        "Capacity",
+        cluster_name=cluster.cluster_name,
+        cluster_arn=cluster.cluster_arn,
+        cluster_stack_name=stack.stack_name,
+        groups=cluster.gated_groups,
+        first_node=True,
+    )
+    assert capacity.first_node is not None
+    cluster.add_coredns(gate, after=[capacity.first_node])
+    hyperpod.HyperPodMonitoring(
+        gate,
+        "Monitoring",
+        cluster_name=cluster.cluster_name,
+        cluster_arn=cluster.cluster_arn,
+        eks_cluster_name=cluster.eks_cluster_name,
+        after=[capacity.first_node],
+    )
+
+
+def slurm_behind_a_capacity_gate(app: cdk.App) -> None:
+    """A Slurm cluster whose every group must have all that it asks for."""
+    stack = cdk.Stack(app, "gated-slurm", env=HERE)
+    cluster = hyperpod.HyperPodSlurmCluster(
+        stack,
+        "Cluster",
+        cluster_name="gated-slurm",
+        network=hyperpod.ExistingNetwork(
+            stack, "Network", vpc_id="vpc-0123456789abcdef0", subnet_ids=["subnet-0123456789abcdef0"]
+        ),
+        instance_groups=[HEAD, LOGIN, TRAIN],
+    )
+    hyperpod.HyperPodCapacity(
+        cdk.Stack(app, "gated-slurm-capacity", env=HERE),
+        "Capacity",
+        cluster_name=cluster.cluster_name,
+        cluster_arn=cluster.cluster_arn,
+        cluster_stack_name=stack.stack_name,
+        groups=cluster.gated_groups,
+        wait_for="target",
+        timeout=cdk.Duration.hours(6),
+    )
+
+
 def build(app: cdk.App) -> None:
     """Build every stack."""
     chart = resolved_chart(Path(tempfile.mkdtemp()))
@@ -233,6 +291,8 @@ def build(app: cdk.App) -> None:
     eks_with_restricted_groups(app)
     slurm_in_one_stack(app)
     eks_in_several_stacks(app)
+    eks_behind_a_capacity_gate(app)
+    slurm_behind_a_capacity_gate(app)
 
 
 def main() -> None:

@@ -29,8 +29,7 @@ FIRST_ADDON_WITHOUT_V1ALPHA1 = (1, 5)
 
 PHYSICAL_ID = "update-guard"
 _PAUSE = 3.0
-# A guard asks again as long as two more calls fit: this one, and that for the status of the stack.
-_RESERVE = 2 * service_api.LONGEST_CALL + _PAUSE
+_ONE_MORE = service_api.LONGEST_CALL + _PAUSE
 
 _NOT_THERE = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 _NOTHING_TO_LOSE = frozenset({"CreateFailed", "CreateRollbackFailed", "Deleting", "Deleted"})
@@ -60,20 +59,21 @@ class _Asking:
     def __init__(self, context: Any) -> None:
         self._context = context
 
-    def __call__(self, call: Callable[..., Any], **arguments: Any) -> Any:
+    def _answer(self, call: Callable[..., Any], arguments: Mapping[str, Any], reserve: float) -> Any:
+        """Ask again as long as another call fits before the last seconds."""
         while True:
             try:
                 return call(**arguments)
             except (BotoCoreError, ClientError) as error:
                 left = self._context.get_remaining_time_in_millis() / 1000
-                if not service_api.transient(error) or left < _RESERVE:
+                if not service_api.transient(error) or left < _ONE_MORE + reserve:
                     raise
             time.sleep(_PAUSE)
 
     def found(self, call: Callable[..., Any], **arguments: Any) -> Any | None:
-        """Ask for one thing; None if there is none."""
+        """Ask for one thing, leaving time to ask for the stack's status; None if there is none."""
         try:
-            return self(call, **arguments)
+            return self._answer(call, arguments, reserve=_ONE_MORE)
         except ClientError as error:
             if service_api.code(error) in _NOT_THERE:
                 return None
@@ -83,7 +83,7 @@ class _Asking:
         """Whether CloudFormation takes an update of the stack back. A stack that cannot be seen does not."""
         describe = service_api.client("cloudformation").describe_stacks
         try:
-            (stack,) = self(describe, StackName=stack_id)["Stacks"]
+            (stack,) = self._answer(describe, {"StackName": stack_id}, reserve=0)["Stacks"]
         except (BotoCoreError, ClientError) as error:
             print(service_api.explain(error, "cloudformation"))
             return False

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hyperpod_cli.output import FINDING_FORMATS, QUOTA_FORMATS, REHEARSAL_FORMATS, UsageError, emit
 
@@ -80,12 +80,33 @@ def _parser() -> argparse.ArgumentParser:
 
     _rehearse_options(_command(commands, "rehearse", "try the config and jobs on a real Kueue", _rehearse))
 
+    _remove_options(commands)
+
     schema = commands.add_parser("schema", help="print the JSON Schema of the config for editors")
     schema.add_argument(
         "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output"
     )
     schema.set_defaults(run=_schema)
     return parser
+
+
+def _remove_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    team = _command(commands, "remove-team", "show the steps that remove a team", _remove_team, "team")
+    team.add_argument("--cluster", help="only from this cluster")
+    cluster = _command(
+        commands, "remove-cluster", "show the steps that remove a cluster", _remove_cluster, "cluster"
+    )
+    cluster.add_argument(
+        "--delete-data", action="store_true", help="show how to delete the file systems made with it"
+    )
+    cluster.add_argument(
+        "--destroyed", action="store_true", help="its stacks are gone: --write may remove it from the config"
+    )
+    for command in (team, cluster):
+        _format(command, QUOTA_FORMATS)
+        command.add_argument(
+            "--write", action="store_true", help="make the change of the config that comes next, one each run"
+        )
 
 
 def _rehearse_options(command: argparse.ArgumentParser) -> None:
@@ -125,9 +146,15 @@ def _rehearse_options(command: argparse.ArgumentParser) -> None:
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, run: object
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    run: object,
+    subject: str | None = None,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text)
+    if subject is not None:
+        command.add_argument(subject, metavar=subject.upper(), help=f"name of the {subject}")
     command.add_argument(
         "config", nargs="?", type=Path, default=Path("config"), help="config directory (default: config)"
     )
@@ -205,6 +232,24 @@ def _rehearse(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
 
     return OK if rehearse.run(options, checked) else FINDINGS
+
+
+def _remove_team(options: argparse.Namespace) -> int:
+    return _remove(options, "team")
+
+
+def _remove_cluster(options: argparse.Namespace) -> int:
+    return _remove(options, "cluster")
+
+
+def _remove(options: argparse.Namespace, kind: Literal["team", "cluster"]) -> int:
+    checked = _check(options.config)
+    if checked.resolved is None:
+        return _refuse(checked)
+    from hyperpod_cli import remove  # noqa: PLC0415  (loads PyYAML)
+
+    done = remove.team(options, checked) if kind == "team" else remove.cluster(options, checked)
+    return OK if done else FINDINGS
 
 
 def _schema(options: argparse.Namespace) -> int:

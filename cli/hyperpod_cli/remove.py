@@ -1,0 +1,283 @@
+"""`hpf remove-team` and `hpf remove-cluster`: the steps, and with --write the next change of the config."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hyperpod_cli.output import UsageError, emit
+from hyperpod_cli.pipeline import Checked
+from hyperpod_config import edit
+from hyperpod_config.edit import Edit, EditError, FileChange, Hold, RemoveAllocation
+from hyperpod_config.source import shown
+from hyperpod_config.suggest import did_you_mean
+from hyperpod_governance import naming
+from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
+from hyperpod_governance.removal import Command, Removal, Step, TeamStack, remove_team
+from hyperpod_governance.removal_cluster import remove_cluster
+
+_RISKS = {"jobs": "MAY STOP JOBS", "data": "DELETES DATA"}
+
+# A cluster with less than this fits into one stack of teams by far: infra/hyperpod_infra/shards.py allows 450
+# resources and 850,000 bytes, and the release of their objects 1 MiB.
+_SMALL_RESOURCES, _SMALL_BYTES = 200, 300_000
+
+
+def team(options: argparse.Namespace, checked: Checked) -> bool:
+    """Show, and with --write begin, the removal of a team; False if the change could not be made.
+
+    Raises:
+        UsageError: there is no such team, or it is not on that cluster.
+    """
+    fleet = checked.resolved
+    assert fleet is not None
+    found = {each.name: each for each in fleet.config.teams}
+    leaver = found.get(options.team)
+    if leaver is None:
+        raise UsageError(_unknown("team", options.team, list(found), options))
+    on = [each.cluster for each in leaver.spec.allocations]
+    if options.cluster is not None and options.cluster not in on:
+        raise UsageError(
+            f"team {options.team} has no allocation on {options.cluster!r}: "
+            + (did_you_mean(options.cluster, on) or f"it is on {', '.join(on) or 'no cluster'}")
+        )
+    chosen = [options.cluster] if options.cluster is not None else None
+    stacks = {each.name: _team_stacks(fleet, each) for each in fleet.clusters if each.name in on}
+    return _finish(options, checked, remove_team(fleet, leaver, chosen, stacks, str(options.config)))
+
+
+def cluster(options: argparse.Namespace, checked: Checked) -> bool:
+    """Show, and with --write begin, the removal of a cluster; False if the change could not be made.
+
+    Raises:
+        UsageError: there is no such cluster.
+    """
+    fleet = checked.resolved
+    assert fleet is not None
+    found = {each.name: each for each in fleet.clusters}
+    leaver = found.get(options.cluster)
+    if leaver is None:
+        raise UsageError(_unknown("cluster", options.cluster, list(found), options))
+    stacks = _team_stacks(fleet, leaver)
+    removal = remove_cluster(fleet, leaver, stacks, str(options.config), options.delete_data)
+    return _finish(options, checked, removal)
+
+
+def _unknown(kind: str, name: str, known: Sequence[str], options: argparse.Namespace) -> str:
+    hint = did_you_mean(name, known) or f"there is {', '.join(sorted(known)) or 'none'}"
+    return f"no {kind} {name!r} in {options.config}: {hint}"
+
+
+def _team_stacks(fleet: ResolvedFleet, cluster: ResolvedCluster) -> list[TeamStack]:
+    """The stacks of teams of a cluster, in the order of their deployment."""
+    governance, config = cluster.governance, cluster.config.spec.governance
+    if governance is None or config is None:
+        return []
+    part: naming.StackPart = "governance" if governance.owner == "sagemaker" else "queues"
+    everyone = frozenset(space.team for space in governance.namespaces)
+    if config.team_stacks == 1 and _is_small(fleet, cluster):
+        return [TeamStack(naming.stack(fleet.name, cluster.name, part), everyone)]
+    from hyperpod_cli.synth import use_packaged_node  # noqa: PLC0415
+
+    use_packaged_node()
+    from hyperpod_infra.shards import team_shards  # noqa: PLC0415  (loads jsii: only where stacks are split)
+    from hyperpod_infra.stacks import tags_of_resources  # noqa: PLC0415
+
+    return [
+        TeamStack(
+            naming.stack(fleet.name, cluster.name, part, shard.index),
+            shard.teams.union(*shard.principals.values()),
+        )
+        for shard in team_shards(cluster, tags_of_resources(fleet, cluster))
+    ]
+
+
+def _is_small(fleet: ResolvedFleet, cluster: ResolvedCluster) -> bool:
+    """Whether one stack has room for all teams without a doubt: an upper bound, with no template made."""
+    governance = cluster.governance
+    assert governance is not None
+    people = [arn for space in governance.namespaces for arn in space.principal_arns]
+    resources = len(governance.namespaces) + len(people)
+    tags = {**fleet.config.document.spec.tags, **cluster.config.spec.tags}
+    each = 3000 + sum(100 + 4 * len(key + value) for key, value in tags.items())
+    groups = sum(300 + 4 * len(group) for space in governance.namespaces for group in space.groups)
+    entries = sum(len(queue.flavors) * len(queue.resources) for queue in governance.cluster_queues)
+    items = sum(
+        len(quota.resources) + len(quota.absolute_borrow_limits) for quota in governance.compute_quotas
+    )
+    size = resources * each + groups + 200 * entries + 500 * items
+    return resources <= _SMALL_RESOURCES and size <= _SMALL_BYTES
+
+
+def _finish(options: argparse.Namespace, checked: Checked, removal: Removal) -> bool:
+    """Write what is asked for; False if the change that is due could not be made."""
+    fleet = checked.resolved
+    assert fleet is not None
+    due = removal.due
+    changed: tuple[FileChange, ...] = ()
+    problem, written = None, False
+    try:
+        changed = edit.changes(options.config, fleet.config, due.edits)
+        if options.write:
+            if due.id == "config" and not options.destroyed:
+                raise EditError(
+                    "the stacks of the cluster must be destroyed first; say --destroyed when they are"
+                )
+            edit.write(changed)
+            written = True
+    except EditError as error:
+        problem = str(error)
+    document = _document(removal, fleet, changed, problem, written)
+    emit(_FORMATS[options.format](document), options.output)
+    if options.write:
+        print(f"hpf: {_outcome(removal, changed, problem)}", file=sys.stderr)
+    return not (options.write and problem)
+
+
+def _outcome(removal: Removal, changed: Sequence[FileChange], problem: str | None) -> str:
+    number = removal.steps.index(removal.due) + 1
+    if problem is not None:
+        return f"step {number} ({removal.due.id}) was not written: {problem}"
+    files = ", ".join(shown(change.path) for change in changed)
+    after = f"; then step {number + 1}" if number < len(removal.steps) else ""
+    return f"step {number} ({removal.due.id}) is written to {files}: review, merge and deploy it{after}"
+
+
+# --- what is shown ----------------------------------------------------------------------------------------
+
+
+def _document(
+    removal: Removal, fleet: ResolvedFleet, changed: Sequence[FileChange], problem: str | None, written: bool
+) -> dict[str, Any]:
+    """The removal as plain values: the shape of --format json."""
+    return {
+        "kind": removal.kind,
+        "name": removal.name,
+        "fleet": fleet.name,
+        "clusters": list(removal.clusters),
+        "steps": [_step(number, step, fleet) for number, step in enumerate(removal.steps, start=1)],
+        "kept": list(removal.kept),
+        "next": {
+            "step": removal.due.id,
+            "diff": "".join(change.diff for change in changed),
+            "files": [shown(change.path) for change in changed],
+            "written": written,
+            "problem": problem,
+        },
+    }
+
+
+def _step(number: int, step: Step, fleet: ResolvedFleet) -> dict[str, Any]:
+    return {
+        "number": number,
+        "id": step.id,
+        "title": step.title,
+        "why": step.why,
+        "done": step.done,
+        "changes": [_change(each, fleet) for each in step.edits],
+        "commands": [_command(each) for each in step.commands],
+        "notes": list(step.notes),
+        "doneWhen": step.done_when,
+    }
+
+
+def _change(change: Edit, fleet: ResolvedFleet) -> dict[str, Any]:
+    if isinstance(change, Hold):
+        words = f"set activationState: Disabled for team {change.team} on cluster {change.cluster}"
+    elif isinstance(change, RemoveAllocation):
+        words = f"remove the allocation of team {change.team} on cluster {change.cluster}"
+    else:
+        words = f"remove the document {change.kind} {change.name}"
+    place = edit.place(fleet.config, change)
+    return {"change": words, "file": place.file, "line": place.line, "column": place.column}
+
+
+def _command(command: Command) -> dict[str, Any]:
+    return {
+        "cluster": command.cluster,
+        "run": command.run,
+        "purpose": command.purpose,
+        "risk": command.risk,
+    }
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _heading(document: dict[str, Any]) -> str:
+    where = ", ".join(document["clusters"])
+    of = f" from {where}" if document["kind"] == "team" and where else ""
+    return f"Remove {document['kind']} {document['name']}{of} (fleet {document['fleet']})"
+
+
+def _purpose(command: dict[str, Any]) -> str:
+    risk = _RISKS.get(command["risk"])
+    return f"{command['purpose']} [{risk}]" if risk else str(command["purpose"])
+
+
+def _text(document: dict[str, Any]) -> str:
+    lines = [_heading(document), ""]
+    for step in document["steps"]:
+        lines.append(f"{step['number']}. {step['title']}{_done(step)}")
+        lines += _wrapped("", step["why"])
+        for change in step["changes"]:
+            lines.append(f"   {change['file']}:{change['line']}:{change['column']}: {change['change']}")
+        several = len({command["cluster"] for command in step["commands"]}) > 1
+        for command in step["commands"]:
+            on = f"{command['cluster']}: " if several else ""
+            lines += ["", f"   # {on}{_purpose(command)}", f"   {command['run']}"]
+        lines += [""] if step["commands"] else []
+        for note in step["notes"]:
+            lines += _wrapped("Note: ", note)
+        lines += [*_wrapped("Done when ", step["doneWhen"] + "."), ""]
+    lines += ["Kept:", *(f"- {each}" for each in document["kept"]), ""] if document["kept"] else []
+    return "\n".join([*lines, _next(document), document["next"]["diff"]]).rstrip("\n") + "\n"
+
+
+def _wrapped(lead: str, text: str) -> list[str]:
+    """Lines of a paragraph; words stay whole, so that what is to be copied can be."""
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(lead + text, 110, initial_indent="   ", subsequent_indent="   ", **options)
+
+
+def _done(step: dict[str, Any]) -> str:
+    return " (done, says the config)" if step["done"] else ""
+
+
+def _next(document: dict[str, Any]) -> str:
+    following = document["next"]
+    number = next(step["number"] for step in document["steps"] if step["id"] == following["step"])
+    if following["written"]:
+        return f"Written to the config: step {number}"
+    if following["problem"] is not None:
+        return f"The change of step {number} was not made: {following['problem']}"
+    word = "--write --destroyed" if following["step"] == "config" else "--write"
+    return f"The change of the config that comes next is that of step {number}; {word} makes it:"
+
+
+def _markdown(document: dict[str, Any]) -> str:
+    parts = [f"# {_heading(document)}"]
+    for step in document["steps"]:
+        parts += [f"## {step['number']}. {step['title']}{_done(step)}", step["why"]]
+        parts += [f"- `{change['file']}:{change['line']}`: {change['change']}" for change in step["changes"]]
+        if step["commands"]:
+            shell = "\n".join(
+                f"# {command['cluster']}: {_purpose(command)}\n{command['run']}"
+                for command in step["commands"]
+            )
+            parts.append(f"```sh\n{shell}\n```")
+        parts += [*step["notes"], f"Done when {step['doneWhen']}."]
+    if document["kept"]:
+        parts += ["## Kept", "\n".join(f"- {each}" for each in document["kept"])]
+    parts += ["## Next", _next(document)]
+    if document["next"]["diff"]:
+        parts.append(f"```diff\n{document['next']['diff']}```")
+    return "\n\n".join(parts) + "\n"
+
+
+_FORMATS: dict[str, Callable[[dict[str, Any]], str]] = {"text": _text, "json": _json, "markdown": _markdown}

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aws_cdk import CfnResource
+from aws_cdk import CfnResource, CustomResource, Duration
 from aws_cdk import aws_eks as eks
+from aws_cdk import aws_eks_v2 as eks_v2
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge_unknown_type
 from ._checks import check_length, check_name, check_new, check_range, check_short_name, check_unique
+from ._governance_backend import QUOTA_TYPE, SCHEDULER_TYPE, TAG_LIMIT, GovernanceProvider
 from .groups import render_tags
 
 ADDON_NAME = "amazon-sagemaker-hyperpod-taskgovernance"
@@ -19,7 +21,12 @@ ADDON_NAME = "amazon-sagemaker-hyperpod-taskgovernance"
 DEFAULT_ADDON_VERSION = "v1.6.1-eksbuild.1"
 """Add-on version with Kueue 0.19.2. Pinned, because some upgrades in place fail on stored CRD versions."""
 
+Backend = Literal["native", "custom-resource"]
+
 _MAX_AMOUNT = 10_000_000
+_KUEUE = ("kueue-system", "kueue-controller-manager")
+# The handler of the wait is stopped after 15 minutes.
+_KUEUE_WAIT = Duration.minutes(10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,22 @@ class SchedulerConfig:
         check_name("scheduler config", self.name)
         check_length("priority_classes", self.priority_classes, 0, 10)
         check_unique("priority class", (one.name for one in self.priority_classes))
+
+    def render(self) -> dict[str, Any]:
+        """Spell it for CloudFormation, without the cluster."""
+        config: dict[str, Any] = {"FairShare": self.fair_share}
+        if self.idle_resource_sharing is not None:
+            config["IdleResourceSharing"] = self.idle_resource_sharing
+        if self.priority_classes:
+            config["PriorityClasses"] = [
+                {"Name": one.name, "Weight": one.weight} for one in self.priority_classes
+            ]
+        properties: dict[str, Any] = {"Name": self.name, "SchedulerConfig": config}
+        if self.description is not None:
+            properties["Description"] = self.description
+        if self.tags:
+            properties["Tags"] = _tag_list(self.tags)
+        return properties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,16 +225,26 @@ class ComputeQuota:
         if self.description is not None:
             properties["Description"] = self.description
         if self.tags:
-            properties["Tags"] = [{"Key": key, "Value": self.tags[key]} for key in sorted(self.tags)]
+            properties["Tags"] = _tag_list(self.tags)
         return properties
+
+
+def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
 class TaskGovernance(Construct):
     """Task governance of one EKS-orchestrated HyperPod cluster.
 
-    Created in the order add-on, scheduler config, quotas, and deleted in the reverse one. A scheduler config
-    that is created before the add-on runs fails and must be deleted by hand; a cluster whose quotas are still
-    there cannot be deleted.
+    Created in the order add-on, Kueue's controller, scheduler config, quotas, and deleted in the reverse
+    one. A scheduler config that is created before the add-on runs fails and must be deleted by hand; a
+    cluster whose quotas are still there cannot be deleted.
+
+    AWS::SageMaker::ClusterSchedulerConfig and AWS::SageMaker::ComputeQuota are not in every region. The
+    backend `custom-resource` makes the same by functions that call the API: they find what is there by its
+    exact name, take over what was made by hand, refuse what another stack owns, repair what failed, and
+    delete only what they tagged as theirs. A change of the backend in place is refused by CloudFormation,
+    before anything is touched: remove the quotas and the scheduler config in a deployment of its own first.
 
     Args:
         cluster_arn: ARN of the HyperPod cluster.
@@ -219,15 +252,21 @@ class TaskGovernance(Construct):
         scheduler_config: None: the cluster has no priority classes and no fair sharing.
         quotas: one a team.
         addon_version: pinned version of the add-on. None: the add-on is there already.
-        after: what the add-on needs, such as HyperPodEksCluster.ready. With continuous provisioning, the
+        after: what the add-on needs, such as HyperPodCapacity.first_node. With continuous provisioning, the
             add-on's pods stay pending until a node is there.
+        scheduler_config_backend: `native`, or `custom-resource` for a region without the type.
+        compute_quota_backend: likewise.
+        kubectl_cluster: EKS cluster with a kubectl provider, by which to wait up to 10 minutes for Kueue's
+            controller before the scheduler config is made, again after each change of addon_version. None: no
+            wait.
 
     Attributes:
         addon: the add-on, or None.
-        scheduler_config: the L1 scheduler config, or None.
+        scheduler_config: the L1 or the custom resource of the scheduler config, or None.
 
     Raises:
-        ValueError: two quotas of one name or team.
+        ValueError: two quotas of one name or team; a kubectl_cluster without a kubectl provider; more than 48
+            tags on a custom resource.
     """
 
     def __init__(
@@ -241,6 +280,9 @@ class TaskGovernance(Construct):
         quotas: Sequence[ComputeQuota] = (),
         addon_version: str | None = DEFAULT_ADDON_VERSION,
         after: Sequence[IDependable] = (),
+        scheduler_config_backend: Backend = "native",
+        compute_quota_backend: Backend = "native",
+        kubectl_cluster: eks_v2.ICluster | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_arn = cluster_arn
@@ -248,12 +290,23 @@ class TaskGovernance(Construct):
         self._names: set[str] = set()
         self._containers: dict[Construct, Construct] = {}
         self._before_quotas: list[IDependable] = list(after)
+        self._custom_quotas = compute_quota_backend == "custom-resource"
+        self._custom_scheduler = scheduler_config_backend == "custom-resource"
+        self._provider: GovernanceProvider | None = None
+        if self._custom_quotas or (self._custom_scheduler and scheduler_config is not None):
+            self._provider = GovernanceProvider(
+                self, "Backend", cluster_arn=cluster_arn, eks_cluster_name=eks_cluster_name
+            )
         self.addon = self._addon(eks_cluster_name, addon_version)
+        if kubectl_cluster is not None:
+            self._wait_for_kueue(kubectl_cluster, addon_version)
         self.scheduler_config = self._scheduler(scheduler_config)
         for quota in quotas:
             self.add_quota(quota)
 
-    def add_quota(self, quota: ComputeQuota, *, scope: Construct | None = None) -> CfnResource:
+    def add_quota(
+        self, quota: ComputeQuota, *, scope: Construct | None = None
+    ) -> CfnResource | CustomResource:
         """Add the quota of one team.
 
         Args:
@@ -262,18 +315,21 @@ class TaskGovernance(Construct):
                 hold all teams; that stack then depends on this one.
 
         Raises:
-            ValueError: a quota of this name or team is there already.
+            ValueError: a quota of this name or team is there already, or has too many tags.
         """
         check_new("compute quota", quota.name, self._names)
         check_new("team", quota.team_name, self._teams)
         self._names.add(quota.name)
         self._teams.add(quota.team_name)
-        resource = CfnResource(
-            self._container(scope or self),
-            quota.team_name,
-            type="AWS::SageMaker::ComputeQuota",
-            properties={"ClusterArn": self._cluster_arn, **quota.render()},
-        )
+        container = self._container(scope or self)
+        properties = {"ClusterArn": self._cluster_arn, **quota.render()}
+        resource: CfnResource | CustomResource
+        if self._custom_quotas:
+            resource = self._custom(container, quota.team_name, QUOTA_TYPE, properties)
+        else:
+            resource = CfnResource(
+                container, quota.team_name, type="AWS::SageMaker::ComputeQuota", properties=properties
+            )
         if self._before_quotas:
             resource.node.add_dependency(*self._before_quotas)
         return resource
@@ -285,9 +341,17 @@ class TaskGovernance(Construct):
         """
         if scope not in self._containers:
             container = Construct(scope, "Quotas" if scope is self else f"{self.node.id}Quotas")
-            acknowledge_unknown_type(container)
+            if not self._custom_quotas:
+                acknowledge_unknown_type(container)
             self._containers[scope] = container
         return self._containers[scope]
+
+    def _custom(
+        self, scope: Construct, construct_id: str, kind: str, properties: Mapping[str, Any]
+    ) -> CustomResource:
+        check_length(f"tags of {properties['Name']!r}", properties.get("Tags", ()), 0, TAG_LIMIT)
+        assert self._provider is not None
+        return self._provider.resource(scope, construct_id, kind, properties)
 
     def _addon(self, eks_cluster_name: str, version: str | None) -> eks.CfnAddon | None:
         if version is None:
@@ -306,14 +370,58 @@ class TaskGovernance(Construct):
         self._before_quotas = [addon]
         return addon
 
-    def _scheduler(self, config: SchedulerConfig | None) -> sagemaker.CfnClusterSchedulerConfig | None:
+    def _wait_for_kueue(self, cluster: eks_v2.ICluster, addon_version: str | None) -> None:
+        """Wait until Kueue answers. An add-on is active before its controller is available.
+
+        While none of its pods is available, the value waited for is absent. What fails after the time names
+        the command it waited for.
+        """
+        if cluster.kubectl_provider is None:
+            raise ValueError(
+                "kubectl_cluster has no kubectl provider to ask for Kueue's controller; set kubectl_layer on "
+                "NewEks or ExistingEks, or leave kubectl_cluster out"
+            )
+        namespace, deployment = _KUEUE
+        wait = eks_v2.KubernetesObjectValue(
+            self,
+            "KueueController",
+            cluster=cluster,
+            object_type="deployment",
+            object_name=deployment,
+            object_namespace=namespace,
+            json_path=".status.availableReplicas",
+            timeout=_KUEUE_WAIT,
+        )
+        resource = wait.node.find_child("Resource").node.default_child
+        assert isinstance(resource, CfnResource)
+        # A property that the handler ignores: another version is waited for again.
+        resource.add_property_override("AddonVersion", addon_version)
+        if self._before_quotas:
+            wait.node.add_dependency(*self._before_quotas)
+        self._before_quotas = [*self._before_quotas, wait]
+
+    def _scheduler(
+        self, config: SchedulerConfig | None
+    ) -> sagemaker.CfnClusterSchedulerConfig | CustomResource | None:
         if config is None:
             return None
+        resource: sagemaker.CfnClusterSchedulerConfig | CustomResource
+        if self._custom_scheduler:
+            properties = {"ClusterArn": self._cluster_arn, **config.render()}
+            resource = self._custom(self, "SchedulerConfig", SCHEDULER_TYPE, properties)
+        else:
+            resource = self._native_scheduler(config)
+        if self._before_quotas:
+            resource.node.add_dependency(*self._before_quotas)
+        self._before_quotas = [*self._before_quotas, resource]
+        return resource
+
+    def _native_scheduler(self, config: SchedulerConfig) -> sagemaker.CfnClusterSchedulerConfig:
         l1 = sagemaker.CfnClusterSchedulerConfig
         classes = [
             l1.PriorityClassProperty(name=one.name, weight=one.weight) for one in config.priority_classes
         ]
-        resource = l1(
+        return l1(
             self,
             "SchedulerConfig",
             name=config.name,
@@ -326,7 +434,3 @@ class TaskGovernance(Construct):
             description=config.description,
             tags=render_tags(config.tags),
         )
-        if self._before_quotas:
-            resource.node.add_dependency(*self._before_quotas)
-        self._before_quotas = [*self._before_quotas, resource]
-        return resource

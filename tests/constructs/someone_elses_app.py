@@ -282,6 +282,35 @@ def slurm_behind_a_capacity_gate(app: cdk.App) -> None:
     )
 
 
+def governance_without_native_types(app: cdk.App) -> None:
+    """Quotas and scheduler config by custom resource, in two stacks; a wait for Kueue's controller."""
+    stack = cdk.Stack(app, "custom-governance")
+    control_plane = hyperpod.EksControlPlane(
+        stack,
+        "Eks",
+        eks=hyperpod.ExistingEks(
+            cluster_name="platform",
+            kubectl_layer=lambda_.LayerVersion.from_layer_version_arn(stack, "Kubectl", LAYER),
+        ),
+        name="platform",
+        network=hyperpod.ExistingNetwork(
+            stack, "Network", vpc_id="vpc-0123456789abcdef0", subnet_ids=["subnet-0123456789abcdef0"]
+        ),
+    )
+    governance = hyperpod.TaskGovernance(
+        stack,
+        "Governance",
+        cluster_arn="arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl",
+        eks_cluster_name="platform",
+        scheduler_config=SCHEDULER,
+        quotas=[quota("vision")],
+        scheduler_config_backend="custom-resource",
+        compute_quota_backend="custom-resource",
+        kubectl_cluster=control_plane.cluster,
+    )
+    governance.add_quota(quota("speech"), scope=cdk.Stack(app, "custom-more-quotas"))
+
+
 def build(app: cdk.App) -> None:
     """Build every stack."""
     chart = resolved_chart(Path(tempfile.mkdtemp()))
@@ -293,6 +322,7 @@ def build(app: cdk.App) -> None:
     eks_in_several_stacks(app)
     eks_behind_a_capacity_gate(app)
     slurm_behind_a_capacity_gate(app)
+    governance_without_native_types(app)
 
 
 def main() -> None:

@@ -360,7 +360,10 @@ def test_a_delete_that_keeps_failing_fails_and_says_why(fake: FakeSageMaker, sta
     finish(stack.deploy({"Vision": quota()}))
     fake.outcomes.extend(["Failed"] * 300)
     assert not finish(stack.delete())
-    assert "for 50 minutes: is deleted; it is DeleteFailed: injected: Kueue said no" in last(stack)
+    assert (
+        "for 50 minutes: removal waits until it is gone: it is DeleteFailed: injected: Kueue said no"
+        in last(stack)
+    )
 
 
 def test_what_does_not_end_fails_before_the_framework_gives_up(fake: FakeSageMaker, stack: Stack) -> None:

@@ -411,9 +411,10 @@ class _Poll:
             else:
                 self._delete(live)
         if left:
-            raise _Waiting(f"is deleted; it is {left[0].why if left[0].status in _HALF_DELETED else 'there'}")
+            state = left[0].why if left[0].status in _HALF_DELETED else left[0].status
+            raise _Waiting(f"removal waits until it is gone: it is {state}")
         if self.elapsed < _SETTLED:
-            raise _Waiting("is not listed; waits in case the list is late")
+            raise _Waiting("removal waits in case the list is late")
 
     def _left(self, identity: Identity) -> list[Live]:
         """Return all of the name and team that this resource owns; none if the cluster is gone."""

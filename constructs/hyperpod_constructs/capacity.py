@@ -148,8 +148,7 @@ class HyperPodCapacity(Construct):
         return [group for group in groups if wait_for == "target" or group.min_instance_count]
 
     def _wait_for_node(self) -> CfnWaitCondition:
-        watch = {**self._watch, "group": None, "waitFor": "node"}
-        return self._condition("FirstNode", watch, digest="")
+        return self._condition("FirstNode", {**self._watch, "waitFor": "node"}, digest="")
 
     def _wait_for_group(self, group: GatedGroup, wait_for: WaitFor) -> CfnWaitCondition:
         watch = {
@@ -157,8 +156,9 @@ class HyperPodCapacity(Construct):
             "group": group.name,
             "waitFor": wait_for,
             "instanceCount": group.instance_count,
-            "minInstanceCount": group.min_instance_count,
         }
+        if group.min_instance_count is not None:
+            watch["minInstanceCount"] = group.min_instance_count
         return self._condition(f"Group-{group.name}", watch, digest=_digest(asdict(group)))
 
     def _condition(self, name: str, watch: Mapping[str, Any], digest: str) -> CfnWaitCondition:

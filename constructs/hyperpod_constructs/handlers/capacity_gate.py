@@ -5,14 +5,14 @@ resource that starts the machine, `give_up` the machine's last resort. What is w
 
     cluster            name of the cluster
     stack              name of its CloudFormation stack, for advice
-    group              name of an instance group; null: the cluster's first node
+    group              name of an instance group; absent: the cluster's first node
     waitFor            "minimum", "target" or "node"
     instanceCount      as declared
-    minInstanceCount   as declared, or null
+    minInstanceCount   as declared; absent if it is not
     url                of the wait condition's handle, to which success or failure is sent
     timeoutMinutes     until the watch itself gives up
     startedAt          when it began
-    seen               what earlier polls saw: how long a failure has been seen, the last counts
+    seen               what earlier polls saw: since when a failure, the last counts, the most instances
 
 Two things make this less simple than a comparison. HyperPod does not say that it missed a minimum: after 3
 hours it puts the old counts back, or zero for a new group, and the group is InService again. And a read just
@@ -87,7 +87,7 @@ def poll(watch: Watch, _context: object) -> Watch:
         return _answer(watch, "reached", done=True, reached=True)
     failure = _failure(watch, verdict)
     if failure is None:
-        sure = f"; a failure if still so after {verdict.patience}" if verdict.patience else ""
+        sure = f"; a failure if still so after {_span(verdict.patience)}" if verdict.patience else ""
         return _answer(watch, f"{verdict.what}{sure}")
     reason = _reason(watch, failure)
     if reason is None:
@@ -98,6 +98,7 @@ def poll(watch: Watch, _context: object) -> Watch:
 
 def give_up(watch: Watch, _context: object) -> None:
     """Fail the wait condition because `poll` failed again and again."""
+    watch = {**watch, "seen": watch.get("seen") or {}}
     error = watch.get("error", {})
     cause = service_api.shorten(f"{error.get('Error', '')} {error.get('Cause', '')}".strip(), 400)
     failure = Verdict("broken", f"The watch itself failed: {cause}", "deploy again")
@@ -197,6 +198,7 @@ def _judge_group(watch: Watch, cluster: dict[str, Any]) -> Verdict:
     found = [one for one in _groups(cluster) if one.get("InstanceGroupName") == watch["group"]]
     counts, status = _read(found[0] if found else {}), found[0].get("Status", "") if found else "gone"
     watch["seen"]["counts"] = counts
+    watch["seen"]["most"] = max(counts["current"], watch["seen"].get("most", 0))
     if status in {"gone", "Deleting", "Failed"}:
         return _lost(watch, status)
     if cluster["ClusterStatus"] != "InService":
@@ -229,7 +231,7 @@ def _changed(watch: Watch, counts: dict[str, int]) -> bool:
     """Whether the counts that HyperPod works towards are others than the declared ones."""
     if watch["waitFor"] == "target" and counts["target"] != watch["instanceCount"]:
         return True
-    return watch["minInstanceCount"] is not None and counts["minimum"] != watch["minInstanceCount"]
+    return "minInstanceCount" in watch and counts["minimum"] != watch["minInstanceCount"]
 
 
 def _rolled_back(watch: Watch, counts: dict[str, int]) -> Verdict:
@@ -311,7 +313,7 @@ def _reason(watch: Watch, failure: Verdict) -> str | None:
 def _news(watch: Watch) -> str:
     """Give the newest failure message among HyperPod's events, or say that there is none."""
     client = service_api.client()
-    only = {"InstanceGroupName": watch["group"]} if watch["group"] else {}
+    only = {"InstanceGroupName": watch["group"]} if "group" in watch else {}
     listed = client.list_cluster_events(
         ClusterName=watch["cluster"], SortBy="EventTime", SortOrder="Descending", MaxResults=100, **only
     )
@@ -345,7 +347,7 @@ def _when(event: dict[str, Any]) -> str:
 
 def _text(watch: Watch, failure: Verdict, news: str) -> str:
     """Put a failure together; only HyperPod's own words are cut, where it would be too long."""
-    head = f"{_label(watch)}: {_counts(watch)}{_now_declared(watch)}. {failure.what}."
+    head = f"{_label(watch)}: {_counts(watch)}{_history(watch)}. {failure.what}."
     tail = f"Next: {failure.advice}."
     room = REASON_LIMIT - len(head) - len(tail) - 2
     parts = [head, service_api.shorten(news, max(room, 80)) if news else "", tail]
@@ -353,7 +355,7 @@ def _text(watch: Watch, failure: Verdict, news: str) -> str:
 
 
 def _label(watch: Watch) -> str:
-    return str(watch["group"] or "first node")
+    return str(watch.get("group", "first node"))
 
 
 def _counts(watch: Watch) -> str:
@@ -367,12 +369,14 @@ def _counts(watch: Watch) -> str:
     return f"{current} of at least {watch['minInstanceCount']} instances (target {watch['instanceCount']})"
 
 
-def _now_declared(watch: Watch) -> str:
-    """Say what HyperPod works towards by now, which may be other than what was asked for."""
+def _history(watch: Watch) -> str:
+    """Say how far it got, and what HyperPod works towards now, which may not be what was asked for."""
     counts = watch["seen"].get("counts")
     if not counts or watch["waitFor"] == "node":
         return ""
-    return f"; minInstanceCount is now {counts['minimum']}, instanceCount {counts['target']}"
+    most = watch["seen"]["most"]
+    before = f", {most} at most before" if most > counts["current"] else ""
+    return f"{before}; minInstanceCount is now {counts['minimum']}, instanceCount {counts['target']}"
 
 
 def _bring_back(watch: Watch) -> str:
@@ -384,11 +388,17 @@ def _deploy_again(watch: Watch) -> str:
 
 
 def _answer(watch: Watch, state: str, *, done: bool = False, reached: bool = False) -> Watch:
-    minutes = int((_now() - datetime.fromisoformat(watch["startedAt"])).total_seconds() // 60)
-    elapsed = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    elapsed = _span(_now() - datetime.fromisoformat(watch["startedAt"]))
     progress = f"{_label(watch)}: {_counts(watch)}, {state}, {elapsed}"
     print(progress, flush=True)
     return {**watch, "done": done, "reached": reached, "progress": progress}
+
+
+def _span(time: timedelta) -> str:
+    seconds = int(time.total_seconds())
+    if seconds >= 3600:
+        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    return f"{seconds // 60} min" if seconds >= 60 or not seconds else f"{seconds} s"
 
 
 def _signal(watch: Watch, status: str, reason: str) -> None:

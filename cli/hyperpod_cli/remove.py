@@ -6,19 +6,21 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hyperpod_cli.output import UsageError, emit
 from hyperpod_cli.pipeline import Checked
 from hyperpod_config import edit
 from hyperpod_config.edit import Edit, EditError, FileChange, Hold, RemoveAllocation
+from hyperpod_config.model import Team
 from hyperpod_config.source import shown
 from hyperpod_config.suggest import did_you_mean
 from hyperpod_governance import naming
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_governance.removal import Command, Removal, Step, TeamStack, remove_team
 from hyperpod_governance.removal_cluster import remove_cluster
+from hyperpod_governance.resolve import resolve
 
 _RISKS = {"jobs": "MAY STOP JOBS", "data": "DELETES DATA"}
 
@@ -46,8 +48,11 @@ def team(options: argparse.Namespace, checked: Checked) -> bool:
             + (did_you_mean(options.cluster, on) or f"it is on {', '.join(on) or 'no cluster'}")
         )
     chosen = [options.cluster] if options.cluster is not None else None
-    stacks = {each.name: _team_stacks(fleet, each) for each in fleet.clusters if each.name in on}
-    return _finish(options, checked, remove_team(fleet, leaver, chosen, stacks, str(options.config)))
+    removal = remove_team(fleet, leaver, chosen, _stacks_of_team(fleet, leaver, on), str(options.config))
+    fewer = _fewer_stacks(fleet, removal)
+    if fewer:
+        print(f"hpf: {fewer}", file=sys.stderr)
+    return _finish(options, checked, removal, fewer)
 
 
 def cluster(options: argparse.Namespace, checked: Checked) -> bool:
@@ -62,9 +67,12 @@ def cluster(options: argparse.Namespace, checked: Checked) -> bool:
     leaver = found.get(options.cluster)
     if leaver is None:
         raise UsageError(_unknown("cluster", options.cluster, list(found), options))
-    stacks = _team_stacks(fleet, leaver)
+    stacks = [TeamStack(each.name, each.teams, each.teams) for each in _shards(fleet, leaver)]
     removal = remove_cluster(fleet, leaver, stacks, str(options.config), options.delete_data)
-    return _finish(options, checked, removal)
+    held_back = (
+        None if options.destroyed else "the stacks must be destroyed first; say --destroyed when they are"
+    )
+    return _finish(options, checked, removal, held_back)
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], options: argparse.Namespace) -> str:
@@ -72,28 +80,82 @@ def _unknown(kind: str, name: str, known: Sequence[str], options: argparse.Names
     return f"no {kind} {name!r} in {options.config}: {hint}"
 
 
-def _team_stacks(fleet: ResolvedFleet, cluster: ResolvedCluster) -> list[TeamStack]:
-    """The stacks of teams of a cluster, in the order of their deployment."""
+class _Shard(NamedTuple):
+    """A stack of teams: whose queues it makes, and the teams of each principal whose access it makes."""
+
+    name: str
+    teams: frozenset[str]
+    principals: Mapping[str, Sequence[str]]
+
+
+def _shards(fleet: ResolvedFleet, cluster: ResolvedCluster) -> list[_Shard]:
+    """The stacks of teams of a cluster, in the order of their numbers."""
     governance, config = cluster.governance, cluster.config.spec.governance
     if governance is None or config is None:
         return []
     part: naming.StackPart = "governance" if governance.owner == "sagemaker" else "queues"
-    everyone = frozenset(space.team for space in governance.namespaces)
     if config.team_stacks == 1 and _is_small(fleet, cluster):
-        return [TeamStack(naming.stack(fleet.name, cluster.name, part), everyone)]
-    from hyperpod_cli.synth import use_packaged_node  # noqa: PLC0415
+        everyone = frozenset(space.team for space in governance.namespaces)
+        return [_Shard(naming.stack(fleet.name, cluster.name, part), everyone, {})]
+    from hyperpod_cli.synth import use_packaged_node  # noqa: PLC0415  (only where stacks are split)
 
     use_packaged_node()
-    from hyperpod_infra.shards import team_shards  # noqa: PLC0415  (loads jsii: only where stacks are split)
+    from hyperpod_infra.shards import team_shards  # noqa: PLC0415  (loads jsii)
     from hyperpod_infra.stacks import tags_of_resources  # noqa: PLC0415
 
     return [
-        TeamStack(
-            naming.stack(fleet.name, cluster.name, part, shard.index),
-            shard.teams.union(*shard.principals.values()),
-        )
-        for shard in team_shards(cluster, tags_of_resources(fleet, cluster))
+        _Shard(naming.stack(fleet.name, cluster.name, part, each.index), each.teams, each.principals)
+        for each in team_shards(cluster, tags_of_resources(fleet, cluster))
     ]
+
+
+def _stacks_of_team(
+    fleet: ResolvedFleet, team: Team, clusters: Sequence[str]
+) -> dict[str, Sequence[TeamStack]]:
+    """The stacks of teams of some clusters, with those that the team's removal changes.
+
+    Access that moves from one to another is taken away before it is given anew: EKS takes it only once.
+    """
+    found: dict[str, Sequence[TeamStack]] = {}
+    for cluster in (each for each in fleet.clusters if each.name in clusters):
+        before = _shards(fleet, cluster)
+        if len(before) == 1:
+            found[cluster.name] = [TeamStack(before[0].name, before[0].teams, before[0].teams)]
+            continue
+        after = {each.name: each for each in _shards_without(fleet, team, cluster)}
+        gaining = {
+            each.name
+            for each in before
+            if each.name in after and after[each.name].principals.keys() - each.principals.keys()
+        }
+        stacks = [
+            TeamStack(each.name, each.teams, frozenset({team.name} if after.get(each.name) != each else ()))
+            for each in before
+        ]
+        found[cluster.name] = sorted(stacks, key=lambda each: each.name in gaining)
+    return found
+
+
+def _shards_without(fleet: ResolvedFleet, team: Team, cluster: ResolvedCluster) -> list[_Shard]:
+    changes: list[Edit] = [RemoveAllocation(team.name, cluster.name)]
+    after = resolve(edit.intended(fleet.config, changes))
+    return _shards(after, next(each for each in after.clusters if each.name == cluster.name))
+
+
+def _fewer_stacks(fleet: ResolvedFleet, removal: Removal) -> str | None:
+    """Say that without the team there would be fewer stacks, which moves other teams (docs/quotas.md)."""
+    if removal.due.id != "quota":
+        return None
+    after = resolve(edit.intended(fleet.config, removal.due.edits))
+    for before in (each for each in fleet.clusters if each.name in removal.clusters):
+        now = next(each for each in after.clusters if each.name == before.name)
+        count = len(_shards(fleet, before))
+        if count > 1 and len(_shards(after, now)) < count:
+            return (
+                f"without the team, cluster {before.name} would have fewer than its {count} stacks of teams, "
+                f"and others would move: write governance.teamStacks: {count} into it first"
+            )
+    return None
 
 
 def _is_small(fleet: ResolvedFleet, cluster: ResolvedCluster) -> bool:
@@ -113,8 +175,12 @@ def _is_small(fleet: ResolvedFleet, cluster: ResolvedCluster) -> bool:
     return resources <= _SMALL_RESOURCES and size <= _SMALL_BYTES
 
 
-def _finish(options: argparse.Namespace, checked: Checked, removal: Removal) -> bool:
-    """Write what is asked for; False if the change that is due could not be made."""
+def _finish(options: argparse.Namespace, checked: Checked, removal: Removal, held_back: str | None) -> bool:
+    """Show the removal and write what is asked for; False if that could not be written.
+
+    Args:
+        held_back: Why the change that deletes something may not be written yet.
+    """
     fleet = checked.resolved
     assert fleet is not None
     due = removal.due
@@ -123,10 +189,8 @@ def _finish(options: argparse.Namespace, checked: Checked, removal: Removal) -> 
     try:
         changed = edit.changes(options.config, fleet.config, due.edits)
         if options.write:
-            if due.id == "config" and not options.destroyed:
-                raise EditError(
-                    "the stacks of the cluster must be destroyed first; say --destroyed when they are"
-                )
+            if held_back is not None and due.id != "hold":
+                raise EditError(held_back)
             edit.write(changed)
             written = True
     except EditError as error:

@@ -8,7 +8,7 @@ refuses to delete it. What holds data goes only by a command of its own, which i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,10 +88,16 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class TeamStack:
-    """One of a cluster's stacks of teams, and the teams of which anything lies in it."""
+    """One of a cluster's stacks of teams.
+
+    Attributes:
+        teams: Teams whose queues are made by it.
+        leavers: Teams whose removal changes it: its own, and those with people whose access lies in it.
+    """
 
     name: str
     teams: frozenset[str]
+    leavers: frozenset[str]
 
 
 class Site:
@@ -163,12 +169,9 @@ class Site:
         words = f"eks update-kubeconfig --name {self.eks_name} --alias {self.eks_name}"
         return self.aws(words, "lets kubectl reach the cluster")
 
-    def deploy(self, teams: Iterable[str]) -> Iterator[Command]:
-        """Deploy the stacks in which anything of these teams lies."""
-        teams = set(teams)
-        for stack in self.stacks:
-            if stack.teams & teams:
-                yield self.cdk("deploy", stack.name, "deploys the change and nothing else")
+    def deploy(self, stacks: Iterable[TeamStack]) -> list[Command]:
+        """Deploy stacks of teams."""
+        return [self.cdk("deploy", stack.name, "deploys the change and nothing else") for stack in stacks]
 
     def of_cluster(self, operation: str, query: str, purpose: str) -> Command:
         """List what belongs to the HyperPod cluster."""
@@ -227,7 +230,7 @@ def remove_team(
         fleet: The fleet as it is.
         team: The team.
         clusters: Names of the clusters it leaves; None: it leaves all, and its document goes.
-        stacks: The stacks of teams of each cluster, in the order of their deployment.
+        stacks: The stacks of teams of each cluster, in the order in which they are to be deployed.
         config: The config directory, as ``cdk`` is to be given it.
     """
     leaving = [each.cluster for each in team.spec.allocations if clusters is None or each.cluster in clusters]
@@ -261,7 +264,7 @@ def hold(teams: Sequence[Team], sites: Sequence[Site]) -> Step:
             if each.cluster == site.name
         }
         edits += [Hold(name, site.name) for name, state in states.items() if state != "Disabled"]
-        commands += site.deploy(states)
+        commands += site.deploy(stack for stack in site.stacks if not stack.teams.isdisjoint(states))
         if site.owner == "kueue":
             commands.append(site.login())
         commands.append(site.show_queues(list(states), "shows what is held"))
@@ -312,7 +315,7 @@ def _drain(team: Team, sites: Sequence[Site]) -> Step:
 def _delete_quota(team: Team, sites: Sequence[Site], gone: tuple[Edit, ...]) -> Step:
     commands: list[Command] = []
     for site in sites:
-        commands += site.deploy([team.name])
+        commands += site.deploy(stack for stack in site.stacks if team.name in stack.leavers)
         commands.append(site.show_queues([team.name], "shows nothing when it is gone"))
     notes = []
     people = sorted(set(team.spec.access.principal_arns))

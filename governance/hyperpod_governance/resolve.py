@@ -177,6 +177,19 @@ def borrow_limit(allocation: Allocation) -> int:
     return 0 if sharing.absolute_borrow_limits else service.DEFAULT_BORROW_LIMIT
 
 
+def backend(governance: Governance, region: str, listed: Collection[str]) -> Backend:
+    """What makes a type in a Region.
+
+    Args:
+        governance: The governance of a cluster there.
+        region: The Region.
+        listed: Regions whose CloudFormation has the type.
+    """
+    if governance.backend != "auto":
+        return governance.backend
+    return "native" if region in listed else "custom-resource"
+
+
 class _Resolver:
     """Works out the governance of one cluster."""
 
@@ -202,10 +215,11 @@ class _Resolver:
         members = [self.member(team, allocation) for team, allocation in allocations]
         flavors = self.flavors(members)
         idle = self.idle_capacity(members)
+        region = self.cluster.spec.region
         return ResolvedGovernance(
             owner=self.owner,
-            scheduler_config_backend=self.backend(service.SCHEDULER_CONFIG_REGIONS),
-            compute_quota_backend=self.backend(service.COMPUTE_QUOTA_REGIONS),
+            scheduler_config_backend=backend(self.config, region, service.SCHEDULER_CONFIG_REGIONS),
+            compute_quota_backend=backend(self.config, region, service.COMPUTE_QUOTA_REGIONS),
             fair_sharing=self.fair,
             topologies=self.topologies(flavors),
             flavors=flavors,
@@ -217,13 +231,6 @@ class _Resolver:
             compute_quotas=tuple(map(_compute_quota, members)) if self.owner == "sagemaker" else (),
             rows=tuple(row for member in members for row in self.rows(member)),
         )
-
-    def backend(self, regions: Collection[str]) -> Backend:
-        """What makes a type that CloudFormation has in these regions."""
-        asked = self.config.backend
-        if asked != "auto":
-            return asked
-        return "native" if self.cluster.spec.region in regions else "custom-resource"
 
     def member(self, team: Team, allocation: Allocation) -> _Member:
         grants, borrow_grants, flavors = flavor_quotas(allocation, self.nodes)

@@ -28,17 +28,18 @@ def review(fleet: Fleet) -> Review:
     """Run the rules over the config and, if none finds an error, over the resolved fleet."""
     found = [finding for rule in rules.CONFIG for finding in rule(fleet)]
     if any(finding.severity is Severity.ERROR for finding in found):
-        return Review(None, _ordered(found))
+        return Review(None, ordered(found))
     resolved = resolve(fleet)
     found += (finding for rule in rules.RESOLVED for finding in rule(resolved))
-    return Review(resolved, _ordered(found))
+    return Review(resolved, ordered(found))
 
 
 def review_part(fleet: Fleet) -> tuple[Finding, ...]:
     """Run the rules that say nothing false when other documents of the fleet could not be read."""
     found = (finding for rule in rules.CONFIG if rule.id not in rules.NEED_ALL for finding in rule(fleet))
-    return _ordered(found)
+    return ordered(found)
 
 
-def _ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sort findings by place, rule and message."""
     return tuple(sorted(found, key=lambda finding: (finding.place, finding.rule, finding.message)))

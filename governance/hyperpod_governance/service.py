@@ -68,6 +68,12 @@ DOCUMENTED_BORROW_LIMIT = 500
 # Announcement of fine-grained quotas; developer guide on topology-aware scheduling.
 FINE_GRAINED_ADDON_VERSION = "v1.3.0-eksbuild.1"
 TOPOLOGY_ADDON_VERSION = "v1.2.2-eksbuild.1"
+# Major and minor version of the add-on, of which LAST is the last and FIRST the first of their kind.
+# [F] one report: an update from v1.3 to v1.5 fails, because the cohorts CRD has stored v1alpha1.
+# [I] from the versions of Kueue in them (0.12, and 0.16 or newer): v1.5 drops v1alpha1 and stores v1beta2,
+# which no older one has.
+LAST_ADDON_WITH_V1ALPHA1 = (1, 3)
+FIRST_ADDON_WITHOUT_V1ALPHA1 = (1, 5)
 
 # Regions for which the CloudFormation registry listed each type on 2026-10-20 (cfn-lint 1.58.0). The list
 # lags behind the service: the description of ComputeQuota names Regions that are not in it.

@@ -6,27 +6,21 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hyperpod_cli.output import UsageError, emit
 from hyperpod_cli.pipeline import Checked
+from hyperpod_cli.team_stacks import fewer_stacks, shards, stacks_of_team
 from hyperpod_config import edit
 from hyperpod_config.edit import Edit, EditError, FileChange, Hold, RemoveAllocation
-from hyperpod_config.model import Team
 from hyperpod_config.source import shown
 from hyperpod_config.suggest import did_you_mean
-from hyperpod_governance import naming
-from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
+from hyperpod_governance.model import ResolvedFleet
 from hyperpod_governance.removal import Command, Removal, Step, TeamStack, remove_team
 from hyperpod_governance.removal_cluster import remove_cluster
-from hyperpod_governance.resolve import resolve
 
 _RISKS = {"jobs": "MAY STOP JOBS", "data": "DELETES DATA"}
-
-# A cluster with less than this fits into one stack of teams by far: infra/hyperpod_infra/shards.py allows 450
-# resources and 850,000 bytes, and the release of their objects 1 MiB.
-_SMALL_RESOURCES, _SMALL_BYTES = 200, 300_000
 
 
 def team(options: argparse.Namespace, checked: Checked) -> bool:
@@ -48,8 +42,9 @@ def team(options: argparse.Namespace, checked: Checked) -> bool:
             + (did_you_mean(options.cluster, on) or f"it is on {', '.join(on) or 'no cluster'}")
         )
     chosen = [options.cluster] if options.cluster is not None else None
-    removal = remove_team(fleet, leaver, chosen, _stacks_of_team(fleet, leaver, on), str(options.config))
-    fewer = _fewer_stacks(fleet, removal)
+    removal = remove_team(fleet, leaver, chosen, stacks_of_team(fleet, leaver, on), str(options.config))
+    due = removal.due
+    fewer = fewer_stacks(fleet, removal.clusters, due.edits) if due.id == "quota" else None
     if fewer:
         print(f"hpf: {fewer}", file=sys.stderr)
     return _finish(options, checked, removal, fewer)
@@ -67,7 +62,7 @@ def cluster(options: argparse.Namespace, checked: Checked) -> bool:
     leaver = found.get(options.cluster)
     if leaver is None:
         raise UsageError(_unknown("cluster", options.cluster, list(found), options))
-    stacks = [TeamStack(each.name, each.teams, each.teams) for each in _shards(fleet, leaver)]
+    stacks = [TeamStack(each.name, each.teams, each.teams) for each in shards(fleet, leaver)]
     removal = remove_cluster(fleet, leaver, stacks, str(options.config), options.delete_data)
     held_back = (
         None if options.destroyed else "the stacks must be destroyed first; say --destroyed when they are"
@@ -78,101 +73,6 @@ def cluster(options: argparse.Namespace, checked: Checked) -> bool:
 def _unknown(kind: str, name: str, known: Sequence[str], options: argparse.Namespace) -> str:
     hint = did_you_mean(name, known) or f"there is {', '.join(sorted(known)) or 'none'}"
     return f"no {kind} {name!r} in {options.config}: {hint}"
-
-
-class _Shard(NamedTuple):
-    """A stack of teams: whose queues it makes, and the teams of each principal whose access it makes."""
-
-    name: str
-    teams: frozenset[str]
-    principals: Mapping[str, Sequence[str]]
-
-
-def _shards(fleet: ResolvedFleet, cluster: ResolvedCluster) -> list[_Shard]:
-    """The stacks of teams of a cluster, in the order of their numbers."""
-    governance, config = cluster.governance, cluster.config.spec.governance
-    if governance is None or config is None:
-        return []
-    part: naming.StackPart = "governance" if governance.owner == "sagemaker" else "queues"
-    if config.team_stacks == 1 and _is_small(fleet, cluster):
-        everyone = frozenset(space.team for space in governance.namespaces)
-        return [_Shard(naming.stack(fleet.name, cluster.name, part), everyone, {})]
-    from hyperpod_cli.synth import use_packaged_node  # noqa: PLC0415  (only where stacks are split)
-
-    use_packaged_node()
-    from hyperpod_infra.shards import team_shards  # noqa: PLC0415  (loads jsii)
-    from hyperpod_infra.stacks import tags_of_resources  # noqa: PLC0415
-
-    return [
-        _Shard(naming.stack(fleet.name, cluster.name, part, each.index), each.teams, each.principals)
-        for each in team_shards(cluster, tags_of_resources(fleet, cluster))
-    ]
-
-
-def _stacks_of_team(
-    fleet: ResolvedFleet, team: Team, clusters: Sequence[str]
-) -> dict[str, Sequence[TeamStack]]:
-    """The stacks of teams of some clusters, with those that the team's removal changes.
-
-    Access that moves from one to another is taken away before it is given anew: EKS takes it only once.
-    """
-    found: dict[str, Sequence[TeamStack]] = {}
-    for cluster in (each for each in fleet.clusters if each.name in clusters):
-        before = _shards(fleet, cluster)
-        if len(before) == 1:
-            found[cluster.name] = [TeamStack(before[0].name, before[0].teams, before[0].teams)]
-            continue
-        after = {each.name: each for each in _shards_without(fleet, team, cluster)}
-        gaining = {
-            each.name
-            for each in before
-            if each.name in after and after[each.name].principals.keys() - each.principals.keys()
-        }
-        stacks = [
-            TeamStack(each.name, each.teams, frozenset({team.name} if after.get(each.name) != each else ()))
-            for each in before
-        ]
-        found[cluster.name] = sorted(stacks, key=lambda each: each.name in gaining)
-    return found
-
-
-def _shards_without(fleet: ResolvedFleet, team: Team, cluster: ResolvedCluster) -> list[_Shard]:
-    changes: list[Edit] = [RemoveAllocation(team.name, cluster.name)]
-    after = resolve(edit.intended(fleet.config, changes))
-    return _shards(after, next(each for each in after.clusters if each.name == cluster.name))
-
-
-def _fewer_stacks(fleet: ResolvedFleet, removal: Removal) -> str | None:
-    """Say that without the team there would be fewer stacks, which moves other teams (docs/quotas.md)."""
-    if removal.due.id != "quota":
-        return None
-    after = resolve(edit.intended(fleet.config, removal.due.edits))
-    for before in (each for each in fleet.clusters if each.name in removal.clusters):
-        now = next(each for each in after.clusters if each.name == before.name)
-        count = len(_shards(fleet, before))
-        if count > 1 and len(_shards(after, now)) < count:
-            return (
-                f"without the team, cluster {before.name} would have fewer than its {count} stacks of teams, "
-                f"and others would move: write governance.teamStacks: {count} into it first"
-            )
-    return None
-
-
-def _is_small(fleet: ResolvedFleet, cluster: ResolvedCluster) -> bool:
-    """Whether one stack has room for all teams without a doubt: an upper bound, with no template made."""
-    governance = cluster.governance
-    assert governance is not None
-    people = [arn for space in governance.namespaces for arn in space.principal_arns]
-    resources = len(governance.namespaces) + len(people)
-    tags = {**fleet.config.document.spec.tags, **cluster.config.spec.tags}
-    each = 3000 + sum(100 + 4 * len(key + value) for key, value in tags.items())
-    groups = sum(300 + 4 * len(group) for space in governance.namespaces for group in space.groups)
-    entries = sum(len(queue.flavors) * len(queue.resources) for queue in governance.cluster_queues)
-    items = sum(
-        len(quota.resources) + len(quota.absolute_borrow_limits) for quota in governance.compute_quotas
-    )
-    size = resources * each + groups + 200 * entries + 500 * items
-    return resources <= _SMALL_RESOURCES and size <= _SMALL_BYTES
 
 
 def _finish(options: argparse.Namespace, checked: Checked, removal: Removal, held_back: str | None) -> bool:

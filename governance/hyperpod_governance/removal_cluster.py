@@ -101,7 +101,11 @@ def _drain_slurm(site: Site) -> Step:
                 f"on the controller: returns when no job runs; fails after {DRAIN_TIMEOUT}",
             ),
         ),
-        notes=("Agree with the users on a day. What still runs then, its user cancels.",),
+        notes=(
+            "Agree with the users on a day. What still runs then, its user cancels.",
+            "The controller is reached with `aws ssm start-session --target "
+            "sagemaker-cluster:CLUSTERID_GROUP-INSTANCEID`.",
+        ),
         done_when="squeue lists no running job",
     )
 

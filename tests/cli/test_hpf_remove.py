@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hyperpod_cli import pipeline, remove
+from hyperpod_cli import pipeline, team_stacks
 from hyperpod_cli.main import main
 from hyperpod_config import edit
 from hyperpod_config.edit import EditError
@@ -231,7 +231,7 @@ class TestShards:
     def test_the_stacks_are_those_that_are_synthesized(self, split: Path) -> None:
         fleet = resolved(split)
         studio = next(each for each in fleet.clusters if each.name == "studio")
-        shards = remove._shards(fleet, studio)
+        shards = team_stacks.shards(fleet, studio)
         assert [each.name for each in shards] == ["example-studio-queues", "example-studio-queues-2"]
         assert frozenset().union(*(each.teams for each in shards)) == {"llm", "vision"}
         assert sum(len(each.principals) for each in shards) == 1
@@ -261,7 +261,7 @@ class TestShards:
                 f"  allocations: [{{cluster: research, quota: [{', '.join([item] * 15)}]}}]\n"
             )
             found = resolved(tmp_path)
-            if not remove._is_small(found, found.clusters[0]):
+            if not team_stacks.is_small(found, found.clusters[0]):
                 break
             largest, count = found, count + 1
         from hyperpod_infra.shards import team_shards  # noqa: PLC0415 (starts Node)
@@ -283,9 +283,9 @@ class TestShards:
             if command["run"].startswith("cdk")
         ]
         fleet = resolved(split)
-        before = {each.name: each for each in remove._shards(fleet, fleet.clusters[2])}
+        before = {each.name: each for each in team_stacks.shards(fleet, fleet.clusters[2])}
         (vision,) = (each for each in fleet.config.teams if each.name == "vision")
-        after = {each.name: each for each in remove._shards_without(fleet, vision, fleet.clusters[2])}
+        after = {each.name: each for each in team_stacks.shards_without(fleet, vision, fleet.clusters[2])}
         assert sorted(deployed) == sorted(name for name, each in before.items() if after[name] != each)
 
     def test_access_that_moves_is_taken_away_before_it_is_given(self, split: Path) -> None:
@@ -297,10 +297,12 @@ class TestShards:
             fleet = resolved(split)
             studio = next(each for each in fleet.clusters if each.name == "studio")
             (vision,) = (each for each in fleet.config.teams if each.name == "vision")
-            (order,) = remove._stacks_of_team(fleet, vision, ["studio"]).values()
+            (order,) = team_stacks.stacks_of_team(fleet, vision, ["studio"]).values()
             names = [each.name for each in order if "vision" in each.leavers]
-            (old,) = (each.name for each in remove._shards(fleet, studio) if each.principals)
-            (new,) = (each.name for each in remove._shards_without(fleet, vision, studio) if each.principals)
+            (old,) = (each.name for each in team_stacks.shards(fleet, studio) if each.principals)
+            (new,) = (
+                each.name for each in team_stacks.shards_without(fleet, vision, studio) if each.principals
+            )
             if old != new:
                 assert names.index(old) < names.index(new)
                 moves.add((old, new))
@@ -311,14 +313,14 @@ class TestShards:
     def test_a_team_whose_leaving_would_move_others_waits_for_a_number_of_stacks(
         self, config: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = remove._shards
+        real = team_stacks.shards
 
         def shards(fleet: ResolvedFleet, cluster: Any) -> list[Any]:
             found = real(fleet, cluster)
             full = cluster.name == "studio" and any(each.name == "vision" for each in fleet.config.teams)
             return [*found, *(each._replace(name="second") for each in found if full)]
 
-        monkeypatch.setattr(remove, "_shards", shards)
+        monkeypatch.setattr(team_stacks, "shards", shards)
         assert main(["remove-team", "vision", str(config), "--write"]) == 0
         assert main(["remove-team", "vision", str(config), "--write"]) == 1
         assert "write governance.teamStacks: 2 into it first" in capsys.readouterr().err

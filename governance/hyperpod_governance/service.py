@@ -60,6 +60,8 @@ MAX_COMPUTE_QUOTA_RESOURCES = 15
 MAX_TAGS = 50 - 2
 # Service model: Labels of ClusterKubernetesConfig.
 MAX_NODE_LABELS = 50
+# Service model, MinInstanceCount: minutes until a group that has not reached its minimum is rolled back.
+MINIMUM_GIVEN_UP_AFTER = 180
 # Where the construct library mounts a file system when nothing is said.
 DEFAULT_LUSTRE_PATH = "/fsx"
 DEFAULT_OPEN_ZFS_PATH = "/home"

@@ -12,6 +12,35 @@ TAINT = {"key": "dedicated", "effect": "NoSchedule"}
 
 CASES = [
     Case(
+        "a wait for targets that Karpenter moves",
+        "HPF306",
+        "research: waitFor: Target",
+        ("Karpenter", "research", "waitFor: Minimum"),
+        {
+            "research/spec/capacityGate": {"waitFor": "Target"},
+            "research/spec/autoScaling": {"mode": "Enable", "autoScalerType": "Karpenter"},
+        },
+    ),
+    Case(
+        "a wait that is shorter than HyperPod's own",
+        "HPF307",
+        "research: timeoutInMinutes: 60",
+        ("60", "180"),
+        {"research/spec/capacityGate": {"timeoutInMinutes": 60}},
+    ),
+    Case(
+        "a wait where CloudFormation waits by itself",
+        "HPF308",
+        "pretrain: capacityGate:",
+        ("Target", "pretrain", "nodeProvisioningMode: Continuous"),
+        {
+            "pretrain/spec/capacityGate": {"waitFor": "Target"},
+            "pretrain/spec/nodeProvisioningMode": REMOVE,
+            f"{GROUPS}/0/minInstanceCount": REMOVE,
+            f"{GROUPS}/1/minInstanceCount": REMOVE,
+        },
+    ),
+    Case(
         "a minimum above the target, and no word about capacity",
         "HPF301",
         "pretrain: minInstanceCount: 9",
@@ -83,6 +112,10 @@ NOT_CONTINUOUS = {
         {"research/spec/governance": REMOVE, "research/spec/instanceGroups/0/minInstanceCount": 0}
         | {"llm/spec/allocations/0": REMOVE, "vision/spec/allocations/0": REMOVE},
         {"pretrain/spec/instanceGroups/0/minInstanceCount": 0},
+        {"research/spec/capacityGate": {"timeoutInMinutes": 180}},
+        {"research/spec/capacityGate": {"waitFor": "Target", "timeoutInMinutes": 30}},
+        {"research/spec/capacityGate": {"waitFor": "None", "timeoutInMinutes": 30}},
+        NOT_CONTINUOUS | {"research/spec/capacityGate": {"waitFor": "None"}},
     ],
 )
 def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:

@@ -27,6 +27,27 @@ def cpu_groups(count: int) -> list[dict[str, Any]]:
 
 CASES = [
     Case(
+        "a team renamed from itself",
+        "HPF416",
+        "vision: renamedFrom: vision",
+        ("vision", "its own name"),
+        {"vision/spec/renamedFrom": "vision"},
+    ),
+    Case(
+        "a team renamed from one that exists",
+        "HPF416",
+        "vision: renamedFrom: llm",
+        ("llm", "a team that exists", "the document of team llm"),
+        {"vision/spec/renamedFrom": "llm"},
+    ),
+    Case(
+        "two teams renamed from one",
+        "HPF416",
+        "vision: renamedFrom: sight",
+        ("sight", "also said by team llm"),
+        {"vision/spec/renamedFrom": "sight", "llm/spec/renamedFrom": "sight"},
+    ),
+    Case(
         "an allocation on an unknown cluster",
         "HPF401",
         "llm: cluster: reserach",

@@ -133,6 +133,13 @@ CASES = [
         {"studio/spec/governance/addonVersion": "v1.6.1-eksbuild.1"},
     ),
     Case(
+        "a backend of quotas where this repository owns the queues",
+        "HPF510",
+        "studio: backend: native",
+        ("backend", "owner of cluster studio is kueue"),
+        {"studio/spec/governance/backend": "native"},
+    ),
+    Case(
         "Kueue settings where the add-on owns the queues",
         "HPF510",
         "research: kueue:",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hyperpod_config.findings import Finding, Severity, rule
 from hyperpod_config.model import Cluster, Fleet, InstanceGroup
+from hyperpod_governance import service
 from hyperpod_governance.rules import walk
 
 
@@ -143,10 +144,82 @@ def _takes_controllers(cluster: Cluster, group: InstanceGroup) -> bool:
     return sure > 0 and not taints and not walk.is_accelerated(group)
 
 
+@rule("HPF306", "Waiting for a target that is moved")
+def target_is_moved(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `capacityGate.waitFor` is Target in a cluster with node autoscaling.
+
+    **Why it matters.** Karpenter changes the number of instances of a group as jobs come and go. A deployment
+    that waits for the number written here may wait until its time is up, and fail.
+
+    **Example.** `capacityGate: {waitFor: Target}` with `autoScaling: {mode: Enable}`.
+
+    **Fix.** Set `waitFor: Minimum`, or None.
+    """
+    for cluster in fleet.clusters:
+        scaling = cluster.spec.auto_scaling
+        if cluster.spec.capacity_gate.wait_for == "Target" and scaling and scaling.mode == "Enable":
+            yield target_is_moved.finding(
+                cluster.place("spec", "capacityGate", "waitFor"),
+                f"waitFor is Target, but Karpenter changes the targets of cluster {cluster.name}",
+                "set waitFor: Minimum",
+            )
+
+
+@rule("HPF307", "Waiting less long than HyperPod tries", Severity.WARNING)
+def gate_too_short(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `capacityGate.timeoutInMinutes` is below 180, the cluster waits for Minimum, and a
+    group has a minimum.
+
+    **Why it matters.** HyperPod tries for 3 hours to reach a minimum before it rolls the group back. A
+    deployment that fails earlier may fail shortly before the instances come.
+
+    **Example.** `capacityGate: {timeoutInMinutes: 60}` with `minInstanceCount: 8`.
+
+    **Fix.** Set `timeoutInMinutes` to more than 180, or leave it out.
+    """
+    for cluster in fleet.clusters:
+        gate = cluster.spec.capacity_gate
+        waits = gate.wait_for == "Minimum" and cluster.spec.node_provisioning_mode is not None
+        minimum = any(group.min_instance_count for group in cluster.spec.instance_groups)
+        if waits and minimum and gate.timeout_in_minutes < service.MINIMUM_GIVEN_UP_AFTER:
+            yield gate_too_short.finding(
+                cluster.place("spec", "capacityGate", "timeoutInMinutes"),
+                f"timeoutInMinutes is {gate.timeout_in_minutes}; HyperPod tries for"
+                f" {service.MINIMUM_GIVEN_UP_AFTER} minutes to reach a minimum",
+                f"set it to more than {service.MINIMUM_GIVEN_UP_AFTER}, or leave it out",
+            )
+
+
+@rule("HPF308", "A wait with nothing to wait for", Severity.WARNING)
+def gate_without_continuous(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `capacityGate` is set in a cluster without `nodeProvisioningMode: Continuous`.
+
+    **Why it matters.** Without Continuous provisioning a group gets all its instances or the cluster fails,
+    and CloudFormation waits for that by itself.
+
+    **Example.** `capacityGate: {waitFor: Target}` and no `nodeProvisioningMode`.
+
+    **Fix.** Remove `capacityGate`, or set `nodeProvisioningMode: Continuous`.
+    """
+    for cluster in fleet.clusters:
+        spec = cluster.spec
+        said = "capacity_gate" in spec.model_fields_set and spec.capacity_gate.wait_for != "None"
+        if said and spec.node_provisioning_mode is None:
+            yield gate_without_continuous.finding(
+                cluster.place("spec", "capacityGate"),
+                f"capacityGate waits for {spec.capacity_gate.wait_for}, but cluster {cluster.name} is not"
+                " provisioned continuously: it has all its instances or fails",
+                "remove capacityGate, or set nodeProvisioningMode: Continuous",
+            )
+
+
 CONFIG = (
     minimum_above_target,
     minimum_needs_continuous,
     no_accelerated_minimum,
     all_or_nothing,
     no_system_node,
+    target_is_moved,
+    gate_too_short,
+    gate_without_continuous,
 )

@@ -565,6 +565,40 @@ def accelerators_alone(fleet: ResolvedFleet) -> Iterator[Finding]:
                 )
 
 
+@rule("HPF416", "A former name that is no former name")
+def former_name(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `renamedFrom` is the team's own name, or that of a team that exists, or stands in
+    two teams.
+
+    **Why it matters.** It is a word of consent to delete the queue of a team that is gone, because one other
+    team takes its place. It must be clear which.
+
+    **Example.** Team sight with `renamedFrom: vision`, while the file of team vision is still there.
+
+    **Fix.** Remove the old team's document, or `renamedFrom`.
+    """
+    names = {team.name for team in fleet.teams}
+    first: dict[str, str] = {}
+    for team in fleet.teams:
+        former = team.spec.renamed_from
+        if former is None:
+            continue
+        other = first.setdefault(former, team.name)
+        if former == team.name:
+            problem, hint = "its own name", "remove renamedFrom"
+        elif former in names:
+            problem, hint = "a team that exists", f"remove renamedFrom, or the document of team {former}"
+        elif other != team.name:
+            problem, hint = f"also said by team {other}", "remove renamedFrom from one of them"
+        else:
+            continue
+        yield former_name.finding(
+            team.place("spec", "renamedFrom"),
+            f"renamedFrom of team {team.name} is {former}, which is {problem}",
+            hint,
+        )
+
+
 def _by_flavor(rows: Iterable[QuotaRow]) -> dict[tuple[str, str], dict[str, int | Fraction]]:
     found: dict[tuple[str, str], dict[str, int | Fraction]] = {}
     for row in rows:
@@ -585,6 +619,7 @@ CONFIG = (
     duplicate_allocation,
     empty_quota,
     addon_too_old,
+    former_name,
 )
 RESOLVED = (
     promised_above_target,

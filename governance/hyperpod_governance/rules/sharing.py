@@ -227,7 +227,8 @@ def high_borrow_limit(fleet: Fleet) -> Iterator[Finding]:
 
 @rule("HPF510", "Settings of two owners")
 def mixed_owners(fleet: Fleet) -> Iterator[Finding]:
-    """**What it means.** A cluster of owner kueue has `addonVersion`, or one of owner sagemaker has `kueue`.
+    """**What it means.** A cluster of owner kueue has `addonVersion` or a `backend`, or one of owner
+    sagemaker has `kueue`.
 
     **Why it matters.** Either the task governance add-on owns the Kueue objects and brings its own Kueue, or
     this repository does. Two Kueues in one cluster break each other.
@@ -237,9 +238,11 @@ def mixed_owners(fleet: Fleet) -> Iterator[Finding]:
     **Fix.** Remove the setting, or change `owner`.
     """
     for cluster, governance in walk.governed(fleet):
-        foreign = {"addonVersion": governance.addon_version, "kueue": governance.kueue}
-        key = "addonVersion" if governance.owner == "kueue" else "kueue"
-        if foreign[key] is not None:
+        foreign: dict[str, object] = {"kueue": governance.kueue}
+        if governance.owner == "kueue":
+            backend = None if governance.backend == "auto" else governance.backend
+            foreign = {"addonVersion": governance.addon_version, "backend": backend}
+        for key in (key for key, value in foreign.items() if value is not None):
             yield mixed_owners.finding(
                 cluster.place(*_GOVERNANCE, key),
                 f"{key} is set, but the owner of cluster {cluster.name} is {governance.owner}",

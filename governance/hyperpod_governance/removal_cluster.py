@@ -54,11 +54,16 @@ def destroyed_stacks(site: Site) -> list[str]:
 
 
 def _waits(site: Site) -> bool:
-    """Whether there is a stack that waits: for the first node (EKS), or for counts of instance groups."""
-    groups = site.spec.instance_groups
-    if site.spec.orchestrator.eks is not None or site.spec.capacity_gate.wait_for == "Target":
-        return bool(groups or site.spec.restricted_instance_groups)
-    return site.spec.capacity_gate.wait_for == "Minimum" and any(each.min_instance_count for each in groups)
+    """Whether there is a stack that waits: for the first node that an add-on needs, or for groups."""
+    spec = site.spec
+    insights = spec.monitoring.state == "Enabled" and spec.monitoring.container_insights == "Enabled"
+    if spec.orchestrator.eks is not None and (site.makes_eks or site.owner is not None or insights):
+        return True
+    if spec.capacity_gate.wait_for == "Target":
+        return bool(spec.instance_groups or spec.restricted_instance_groups)
+    return spec.capacity_gate.wait_for == "Minimum" and any(
+        group.min_instance_count for group in spec.instance_groups
+    )
 
 
 def _drain_eks(site: Site) -> Step:

@@ -8,7 +8,6 @@ from typing import Any
 import botocore.session  # type: ignore[import-untyped]
 import jmespath  # type: ignore[import-untyped]
 import pytest
-import yaml
 from botocore import xform_name
 
 from hyperpod_config import edit, load
@@ -17,6 +16,7 @@ from hyperpod_governance.model import ResolvedFleet
 from hyperpod_governance.removal import Command, Removal, Step, TeamStack, remove_team
 from hyperpod_governance.removal_cluster import remove_cluster
 from hyperpod_governance.resolve import resolve
+from hyperpod_governance.updates import refused
 
 ROOT = Path(__file__).parents[2]
 FLEETS = sorted(path.name for path in (ROOT / "tests" / "fixtures" / "fleets").iterdir())
@@ -170,16 +170,6 @@ class TestCluster:
             each for team in after.teams for each in team.spec.allocations if each.cluster == "studio"
         ]
 
-    @pytest.mark.parametrize("name", ["research", "studio", "pretrain"])
-    def test_a_stack_goes_before_what_it_stands_on(self, name: str) -> None:
-        known = yaml.safe_load((ROOT / "tests" / "golden" / "example" / "stacks.yaml").read_text())
-        below = {each["name"]: set(each["after"]) for each in known}
-        commands = [each for one in without_cluster(name, delete_data=True).steps for each in one.commands]
-        gone = [run.split()[-1] for run in runs(tuple(commands), "cdk destroy")]
-        assert set(gone) == {each for each in below if each.startswith(f"example-{name}-")}
-        for index, stack in enumerate(gone):
-            assert below[stack] <= set(gone[index:])
-
     def test_shards_go_from_last_to_first(self) -> None:
         shards = [TeamStack(name, frozenset(), frozenset()) for name in ("g", "g-2", "g-3")]
         removal = remove_cluster(EXAMPLE, EXAMPLE.clusters[1], shards, "config")
@@ -236,6 +226,34 @@ class TestCluster:
         assert removal.steps[0].id == "drain"
         assert any("squeue" in each.run for each in removal.steps[0].commands)
         assert not any(each.run.startswith("kubectl") for one in removal.steps for each in one.commands)
+
+
+class TestUpdates:
+    """Each change of the config, after the one before, is one that the rules over updates let pass."""
+
+    @pytest.mark.parametrize(
+        "removal",
+        [
+            *(without_team(name) for name in ("vision", "llm", "onlygputeam")),
+            without_team("vision", ["studio"]),
+            *(without_cluster(name) for name in ("research", "studio", "pretrain")),
+        ],
+        ids=lambda removal: f"{removal.kind} {removal.name} from {' and '.join(removal.clusters)}",
+    )
+    def test_one_change_after_the_other_passes(self, removal: Removal) -> None:
+        before = EXAMPLE.config
+        for each in removal.steps:
+            after = edit.intended(before, each.edits)
+            errors = [finding for finding in refused(before, after) if finding.severity == "error"]
+            assert errors == []
+            before = after
+
+    def test_a_team_that_was_not_held_does_not(self) -> None:
+        removal = without_team("vision")
+        after = edit.intended(EXAMPLE.config, step(removal, "quota").edits)
+        assert {each.rule for each in refused(EXAMPLE.config, after) if each.severity == "error"} == {
+            "HPF159"
+        }
 
 
 def every_command() -> list[str]:

@@ -68,15 +68,9 @@ class Violation:
 
     def __str__(self) -> str:
         """Both resources, what goes wrong, and what to do."""
-        first, then = (
-            f"{node.logical_id} ({path})" if path else node.logical_id or f"stack {node.stack}"
-            for node, path in zip((self.first, self.then), self.paths, strict=True)
-        )
+        first, then = map(_words, (self.first, self.then), self.paths)
         verb = "be created before" if self.failed == "creation" else "be deleted after"
-        return (
-            f"{self.row.id}: {first} of stack {self.first.stack} need not {verb} {then} of stack "
-            f"{self.then.stack}. {self.row.why} {self._advice()}"
-        )
+        return f"{self.row.id}: {first} need not {verb} {then}. {self.row.why} {self._advice()}"
 
     def _advice(self) -> str:
         if not self.then.logical_id:
@@ -90,6 +84,11 @@ class Violation:
         return (
             "Let the second stack import a value of the first: a dependency of stacks is the CDK CLI's alone."
         )
+
+
+def _words(node: Node, path: str) -> str:
+    name = f"{node.logical_id} ({path})" if path else node.logical_id
+    return f"{name} of stack {node.stack}" if name else f"stack {node.stack}"
 
 
 def check(assembly: Path) -> list[Violation]:
@@ -107,6 +106,19 @@ def check(assembly: Path) -> list[Violation]:
     """
     found = violations(Assembly.read(assembly))
     return [one for one in found if (one.row.id, one.failed) not in DEBTS]
+
+
+def prove(assembly: Path) -> None:
+    """Refuse a cloud assembly that does not hold the table: whoever deploys it could not get out again.
+
+    Raises:
+        ValueError: a line for each violation.
+    """
+    if found := check(assembly):
+        raise ValueError(
+            "the templates break an order that deployments rest on; this is a fault of hpf, not of the "
+            "config. Please report it with these lines:\n" + "\n".join(map(str, found))
+        )
 
 
 def violations(assembly: Assembly, rows: Iterable[Row] | None = None) -> Iterator[Violation]:

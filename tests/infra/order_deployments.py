@@ -1,0 +1,175 @@
+"""The deployments that the table of orders is held against: fleets, a foreign app, imagined stacks."""
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.infra import infra_fleets
+
+from hyperpod_infra.assembly import Assembly, Node, Stack
+from hyperpod_infra.order import DEBTS, ORDER, Row, pairs
+
+Template = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Templates and what the CDK CLI knows of their order, to be changed and written."""
+
+    templates: dict[str, Template]
+    regions: dict[str, str]
+    dependencies: dict[str, frozenset[str]]
+
+    def write(self, directory: Path) -> Path:
+        """Write a cloud assembly."""
+        artifacts = {}
+        for name, template in self.templates.items():
+            (directory / f"{name}.json").write_text(json.dumps(template))
+            artifacts[name] = {
+                "type": "aws:cloudformation:stack",
+                "environment": f"aws://unknown-account/{self.regions[name]}",
+                "properties": {"templateFile": f"{name}.json"},
+                "dependencies": sorted(self.dependencies[name]),
+            }
+        (directory / "manifest.json").write_text(json.dumps({"artifacts": artifacts}))
+        return directory
+
+    def assembly(self) -> Assembly:
+        """Read the templates without files."""
+        return Assembly(
+            {
+                name: Stack.of(
+                    name, template, environment=self.regions[name], dependencies=self.dependencies[name]
+                )
+                for name, template in self.templates.items()
+            }
+        )
+
+
+def synthesized(directory: Path) -> Deployment:
+    stacks = infra_fleets.stacks(directory)
+    return Deployment(
+        templates={name: stack.template for name, stack in stacks.items()},
+        regions={name: stack.region for name, stack in stacks.items()},
+        dependencies={name: stack.dependencies for name, stack in stacks.items()},
+    )
+
+
+@functools.cache
+def someone_elses() -> Path:
+    """Assembly of the app that uses the constructs without our config."""
+    import aws_cdk  # noqa: PLC0415 (starts Node)
+    from tests.constructs import someone_elses_app  # noqa: PLC0415
+
+    app = aws_cdk.App()
+    someone_elses_app.build(app)
+    return Path(app.synth().directory)
+
+
+def read_someone_elses() -> Deployment:
+    stacks = list(infra_fleets.read(someone_elses()))
+    return Deployment(
+        templates={stack.name: stack.template for stack in stacks},
+        regions={stack.name: stack.region for stack in stacks},
+        dependencies={stack.name: stack.dependencies for stack in stacks},
+    )
+
+
+def resource(kind: str, /, **properties: Any) -> Template:
+    return {"Type": kind, "Properties": properties}
+
+
+def after(*names: str, **written: Any) -> Template:
+    return {**written, "DependsOn": list(names)}
+
+
+def addon(name: str, cluster: Any) -> Template:
+    return resource("AWS::EKS::Addon", AddonName=name, ClusterName=cluster)
+
+
+def imagined() -> Deployment:
+    """What no fleet has yet, and nobody shall get wrong when it comes."""
+    kept = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+    cluster = {"Fn::ImportValue": "cluster:HyperPod"}
+    exported = {"Value": {"Ref": "HyperPod"}, "Export": {"Name": "cluster:HyperPod"}}
+    capacity = {
+        "Handle": resource("AWS::CloudFormation::WaitConditionHandle"),
+        "Group": resource("AWS::CloudFormation::WaitCondition", Handle={"Ref": "Handle"}),
+        "Log": resource("AWS::Logs::LogGroup", LogGroupName=cluster),
+    }
+    governance = {
+        "Addon": addon("amazon-sagemaker-hyperpod-taskgovernance", cluster),
+        "Wait": after("Addon", **resource("Custom::AWSCDK-EKS-KubernetesObjectValue")),
+        "Policy": after("Wait", **resource("Custom::HyperPodClusterSchedulerConfig")),
+        "Quota": after("Policy", **resource("Custom::HyperPodComputeQuota")),
+    }
+    addons = {
+        "Certificates": addon("cert-manager", cluster),
+        "Identity": resource(
+            "AWS::EKS::PodIdentityAssociation", ServiceAccount="hp-training-operator-controller-manager"
+        ),
+        "Operator": after(
+            "Certificates", "Identity", **addon("amazon-sagemaker-hyperpod-training-operator", cluster)
+        ),
+        "Metrics": {**resource("AWS::APS::Workspace"), **kept},
+        "Observability": after("Metrics", **addon("amazon-sagemaker-hyperpod-observability", cluster)),
+    }
+    slurm = {"AccountingDatabase": {"SecretArn": {"Ref": "Secret"}}}
+    accounting = {
+        "Secret": resource("AWS::SecretsManager::Secret"),
+        "Attachment": resource("AWS::SecretsManager::SecretTargetAttachment", SecretId={"Ref": "Secret"}),
+        "Cluster": after("Attachment", **resource("AWS::SageMaker::Cluster", Orchestrator={"Slurm": slurm})),
+    }
+    templates: dict[str, Template] = {
+        "cluster": {
+            "Resources": {"HyperPod": resource("AWS::SageMaker::Cluster")},
+            "Outputs": {"HyperPod": exported},
+        },
+        "capacity": {"Resources": capacity},
+        "governance": {"Resources": governance},
+        "addons": {"Resources": addons},
+        "slurm": {"Resources": accounting},
+    }
+    below = {"governance": frozenset({"capacity"}), "addons": frozenset({"capacity"})}
+    return Deployment(
+        templates, dict.fromkeys(templates, "r"), {**dict.fromkeys(templates, frozenset[str]()), **below}
+    )
+
+
+SOURCES: dict[str, Callable[[], Deployment]] = {
+    **{fleet.name: functools.partial(synthesized, fleet) for fleet in infra_fleets.FLEETS},
+    "someone_elses_app": read_someone_elses,
+    "imagined": imagined,
+}
+
+
+@functools.cache
+def deployment(name: str) -> Deployment:
+    """What is deployed under a name of `SOURCES`; not to be changed."""
+    return SOURCES[name]()
+
+
+def where(row: Row, assembly: Assembly) -> list[tuple[Node, Node]]:
+    return [pair for family in assembly.families() for pair in pairs(row, family)]
+
+
+@functools.cache
+def applications(name: str) -> dict[str, list[tuple[Node, Node]]]:
+    """Where each row applies in a deployment."""
+    assembly = deployment(name).assembly()
+    return {row.id: where(row, assembly) for row in ORDER}
+
+
+KNOWN = {
+    # Governance upon an EKS cluster that is there does not wait for the access of its kubectl role.
+    ("someone_elses_app", "access-before-custom-resources", "creation"),
+}
+"""What is wrong in one deployment only."""
+
+
+def excused(name: str, row_id: str, failed: str) -> bool:
+    """Whether a row is known not to hold."""
+    return (row_id, failed) in DEBTS or (name, row_id, failed) in KNOWN

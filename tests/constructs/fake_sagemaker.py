@@ -124,11 +124,13 @@ class Item:
 
 @dataclass
 class Deletion:
-    """A delete that was accepted: of what, and what it was tagged then."""
+    """A delete that was accepted: of what, by whom, and how things were then."""
 
     item: Item
-    tags: dict[str, str]
     by_people: bool
+    tags: dict[str, str]
+    status: str
+    stacks: dict[str, str]
 
 
 PATHS = {"ComputeQuota": "compute-quota", "ClusterSchedulerConfig": "cluster-scheduler-config"}
@@ -336,7 +338,7 @@ class FakeSageMaker:
         item = self._item(noun, request)
         if item.status in IN_FLIGHT:
             raise ServiceError("ConflictException", f"{item.name} is {item.status}")
-        self.deletions.append(Deletion(item, dict(item.tags), self.people))
+        self.deletions.append(Deletion(item, self.people, dict(item.tags), item.status, dict(self.stacks)))
         self._outcome(item, "Deleted")
         return {}
 

@@ -176,6 +176,7 @@ class Stack:
         self._before: dict[str, Deployed] = {}
         self._touched: list[str] = []
         self._replaced: list[tuple[str, Deployed]] = []
+        self._tried: dict[str, Properties] = {}
 
     @property
     def id(self) -> str:
@@ -189,7 +190,7 @@ class Stack:
             raise AssertionError(f"CloudFormation does not update a stack in {self.status}")
         self._set("CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS")
         self._before = copy.deepcopy(self.resources)
-        self._touched, self._replaced = [], []
+        self._touched, self._replaced, self._tried = [], [], {}
         for logical_id, declared in template.items():
             there = self.resources.get(logical_id)
             wanted = Declared(declared.kind, as_strings(declared.properties))
@@ -232,7 +233,7 @@ class Stack:
         self.resources[logical_id] = Deployed(wanted.kind, answer.physical_id, wanted.properties)
         return answer.success
 
-    def _update(self, logical_id: str, wanted: Declared) -> Polls:
+    def _update(self, logical_id: str, wanted: Declared, old: Properties | None = None) -> Polls:
         there = self.resources[logical_id]
         answer = yield from self._request(
             "Update",
@@ -240,13 +241,11 @@ class Stack:
             wanted.kind,
             wanted.properties,
             PhysicalResourceId=there.physical_id,
-            OldResourceProperties=there.properties,
+            OldResourceProperties=there.properties if old is None else old,
         )
-        if answer.success or self.remembers:
-            self.resources[logical_id] = Deployed(wanted.kind, answer.physical_id, wanted.properties)
-        else:
-            # The properties that were tried are what the rollback calls old.
-            self.resources[logical_id] = Deployed(wanted.kind, there.physical_id, wanted.properties)
+        known = answer.success or self.remembers
+        physical_id = answer.physical_id if known else there.physical_id
+        self.resources[logical_id] = Deployed(wanted.kind, physical_id, wanted.properties)
         return answer.success
 
     def _delete(self, logical_id: str, there: Deployed) -> Polls:
@@ -260,7 +259,9 @@ class Stack:
         failed = False
         for logical_id in reversed([one for one in self._touched if one in self._before]):
             now, old = self.resources[logical_id], self._before[logical_id]
-            failed |= not (yield from self._update(logical_id, Declared(old.kind, old.properties)))
+            # What was tried is what the way back calls old, also when it is gone a second time.
+            tried = self._tried.setdefault(logical_id, now.properties)
+            failed |= not (yield from self._update(logical_id, Declared(old.kind, old.properties), tried))
             if self.resources[logical_id].physical_id != now.physical_id:
                 self._replaced.append((logical_id, now))
         if failed:

@@ -304,7 +304,7 @@ class _Poll:
         kept = min(right, key=lambda live: (live.status not in _STABLE, live.created, live.id), default=None)
         for extra in ours:
             if extra is not kept:
-                self._delete(extra)
+                self._discard(extra)
         if kept is None or len(ours) > 1:
             raise _Waiting("others of the name that this resource made are deleted first")
         return kept
@@ -334,7 +334,7 @@ class _Poll:
             if live is None:
                 continue
             if self._is_ours(live):
-                self._delete(live)
+                self._discard(live)
             elif live.status != "Deleting":
                 whose = live.owner or "nobody's by its tags, so made by hand"
                 holder = f"team {live.team!r}" if live.team else "the cluster"
@@ -406,10 +406,7 @@ class _Poll:
     def _remove(self, identity: Identity) -> None:
         left = self._left(identity)
         for live in left:
-            if ADOPTED_TAG in live.tags and self._rolls_back():
-                self._release(live)
-            else:
-                self._delete(live)
+            self._discard(live)
         if left:
             state = left[0].why if left[0].status in _HALF_DELETED else left[0].status
             raise _Waiting(f"removal waits until it is gone: it is {state}")
@@ -439,8 +436,14 @@ class _Poll:
             return service_api.code(other) == "ResourceNotFound"
         return False
 
-    def _release(self, live: Live) -> None:
-        """Leave an adopted one, without our tags. Settings that an update changed stay changed."""
+    def _discard(self, live: Live) -> None:
+        """Delete what is ours, or release it in the rollback of what adopted it.
+
+        A released one keeps the settings that an update gave it.
+        """
+        if not (ADOPTED_TAG in live.tags and self._rolls_back()):
+            self._delete(live)
+            return
         ours = {*_given_tags(self._properties), OWNER_TAG, ADOPTED_TAG}
         self._call("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(ours & set(live.tags)))
 

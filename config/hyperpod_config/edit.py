@@ -13,6 +13,7 @@ dash. It goes with the item.
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import re
 import shutil
@@ -77,12 +78,17 @@ class FileChange:
     def diff(self) -> str:
         """The change as a unified diff, as ``git diff`` words it."""
         name = shown(self.path)
-        old = self.before.decode().splitlines(keepends=True)
-        new = [] if self.after is None else self.after.decode().splitlines(keepends=True)
+        old, new = _lines(self.before), _lines(self.after or b"")
         to = "/dev/null" if self.after is None else f"b/{name}"
         lines = difflib.unified_diff(old, new, f"a/{name}", to)
-        ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-        return "".join(ended).replace("\r\n", "\n")
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+        )
+
+
+def _lines(content: bytes) -> list[str]:
+    """Lines as git counts them: they end at a line feed and nowhere else."""
+    return list(io.StringIO(content.decode(), newline="\n"))
 
 
 def intended(fleet: Fleet, edits: Sequence[Edit]) -> Fleet:
@@ -100,12 +106,13 @@ def place(fleet: Fleet, edit: Edit) -> Place:
     """Where an edit changes the config.
 
     Raises:
-        EditError: there is no such team, cluster or allocation.
+        EditError: there is no such team or cluster.
+        ValueError: the team has no allocation there.
     """
     if isinstance(edit, RemoveDocument):
         return _find(fleet, edit.kind, edit.name).place("metadata", "name")
     team = _team(fleet, edit.team)
-    index = next(index for index, each in enumerate(team.spec.allocations) if each.cluster == edit.cluster)
+    index = [each.cluster for each in team.spec.allocations].index(edit.cluster)
     key = ("activationState",) if isinstance(edit, Hold) else ("cluster",)
     return team.place("spec", "allocations", index, *key)
 
@@ -409,19 +416,19 @@ def _file_change(source: Source, text: str | None) -> FileChange:
 
 def _reload(directory: Path, changed: Sequence[FileChange]) -> Fleet | None:
     """Read a copy of the config in which the changed files are as they shall be."""
-    contents = {str(change.path): change.after for change in changed}
+    contents = {change.path: change.after for change in changed}
     with tempfile.TemporaryDirectory(prefix="hpf-edit-") as name:
         for path, target in _copies(directory, Path(name)):
-            content = contents[path] if path in contents else Path(path).read_bytes()
+            content = contents[path] if path in contents else path.read_bytes()
             if content is not None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
         return load(Path(name)).fleet
 
 
-def _copies(directory: Path, copy: Path) -> Iterator[tuple[str, Path]]:
-    for path in list_files(directory).files:
-        yield path, copy / os.path.relpath(path, directory)
+def _copies(directory: Path, copy: Path) -> Iterator[tuple[Path, Path]]:
+    for path in map(Path, list_files(directory).files):
+        yield path, copy / path.relative_to(directory)
 
 
 def _beside(path: Path, content: bytes) -> Path:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,17 @@ def test_a_file_without_another_document_is_deleted(tmp_path: Path) -> None:
     assert read(tmp_path).teams == ()
 
 
+@pytest.mark.parametrize("directory", [".", "./", "../lab", "teams/.."])
+def test_the_directory_may_be_written_in_any_way(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab" / "teams").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "lab")
+    path = team(tmp_path / "lab", SPEC + "    - cluster: a\n")
+    edited(Path(directory), HOLD)
+    assert path.read_text().endswith("activationState: Disabled\n")
+
+
 def test_a_byte_order_mark_and_permissions_stay(tmp_path: Path) -> None:
     path = team(tmp_path, SPEC + "    - cluster: a\n")
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -210,7 +222,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert "Disabled" in real.read_text()
 
 
-def test_the_diff_is_one_that_git_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_diff_is_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     team(tmp_path, SPEC + "    - cluster: a\n")
     monkeypatch.chdir(tmp_path)
     (change,) = edit.changes(tmp_path, read(tmp_path), [HOLD])
@@ -218,8 +230,33 @@ def test_the_diff_is_one_that_git_applies(tmp_path: Path, monkeypatch: pytest.Mo
         "--- a/vision.yaml\n+++ b/vision.yaml\n@@ -4,3 +4,4 @@\n spec:\n   allocations:\n     - cluster: a\n"
         "+      activationState: Disabled\n"
     )
-    (change,) = edit.changes(tmp_path, read(tmp_path), [RemoveDocument("Team", "vision")])
-    assert change.diff.splitlines()[:3] == ["--- a/vision.yaml", "+++ /dev/null", "@@ -1,6 +0,0 @@"]
+
+
+@pytest.mark.parametrize("change", [HOLD, REMOVE, RemoveDocument("Team", "vision")], ids=repr)
+@pytest.mark.parametrize(
+    "text",
+    [
+        SPEC + "    - cluster: a\n",
+        SPEC + "    - cluster: a",
+        (SPEC + "    - cluster: a # \u2028 # \x85 # \u00e9\n").replace("\n", "\r\n"),
+    ],
+    ids=repr,
+)
+def test_git_makes_of_the_diff_what_is_written(
+    change: Edit, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = team(tmp_path, text)
+    copy = tmp_path / ".copy"
+    copy.mkdir()
+    (copy / "vision.yaml").write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    (changed,) = edit.changes(tmp_path, read(tmp_path), [change])
+    subprocess.run(["git", "init", "-q"], cwd=copy, check=True)
+    subprocess.run(["git", "apply", "-"], cwd=copy, input=changed.diff.encode(), check=True)
+    edit.write([changed])
+    assert (copy / "vision.yaml").exists() == path.exists()
+    if path.exists():
+        assert (copy / "vision.yaml").read_bytes() == path.read_bytes()
 
 
 ODD: dict[str, tuple[Edit, str]] = {

@@ -27,8 +27,10 @@ def synth(fleet: ResolvedFleet, directory: Path, out: Path) -> None:
         write_manifests(fleet, fresh)
         use_packaged_node()
         from hyperpod_infra.app import synthesize  # noqa: PLC0415  (loads jsii)
+        from hyperpod_infra.order import prove  # noqa: PLC0415  (only here)
 
         synthesize(fleet, directory, fresh / "cdk.out")
+        prove(fresh / "cdk.out")
 
 
 def remarks(out: Path) -> list[str]:

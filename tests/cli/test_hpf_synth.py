@@ -43,6 +43,12 @@ def out(made: Path, tmp_path: Path) -> Path:
     return copy
 
 
+def no_stacks(_fleet: object, _directory: Path, out: Path) -> None:
+    """Write a cloud assembly without a stack."""
+    out.mkdir()
+    (out / "manifest.json").write_text('{"artifacts": {}}')
+
+
 def whole(out: Path, made: Path) -> bool:
     """Whether the old result is as it was, with nothing beside it."""
     return tree(out) == tree(made) and list(out.parent.iterdir()) == [out]
@@ -69,7 +75,7 @@ def test_a_second_synth_replaces_the_first_whole(out: Path, tmp_path: Path, caps
 def test_findings_that_are_no_errors_are_said_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr("hyperpod_infra.app.synthesize", lambda *_: None)
+    monkeypatch.setattr("hyperpod_infra.app.synthesize", no_stacks)
     assert main(["synth", str(EXAMPLE), "--out", str(tmp_path / "out")]) == 0
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -148,7 +154,7 @@ class TestRefusals:
                 raise PermissionError(13, "Permission denied")
             return rename(self, target)
 
-        monkeypatch.setattr("hyperpod_infra.app.synthesize", lambda *_: None)
+        monkeypatch.setattr("hyperpod_infra.app.synthesize", no_stacks)
         monkeypatch.setattr(Path, "rename", refuse)
         assert main(["synth", str(EXAMPLE), "--out", str(out)]) == 2
         assert f"cannot write to {out}: Permission denied" in capsys.readouterr().err

@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _check(directory: Path) -> Checked:
-    """Check a config directory without garbage collection.
+def _check(directory: Path, base: str | None = None) -> Checked:
+    """Check a config directory, and what it was if `base` says where that is, without garbage collection.
 
     A fleet is many objects and no cycle: to look through them again and again, and once more at the end,
     takes a sixth of `hpf validate` (docs/performance.md).
@@ -46,7 +46,7 @@ def _check(directory: Path) -> Checked:
     try:
         from hyperpod_cli import pipeline  # noqa: PLC0415  (`hpf --help` does without the models)
 
-        return pipeline.check(directory)
+        return pipeline.check(directory, base)
     finally:
         gc.freeze()
         if enabled:
@@ -66,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=("error", "warning"),
         default="error",
         help="least severity that makes the exit code 1",
+    )
+    validate.add_argument(
+        "--base",
+        metavar="DIR|REV",
+        help="also compare with what is deployed: a config directory, or this one at a git revision",
     )
 
     quotas = _command(commands, "quotas", "show who may use how much", _quotas)
@@ -170,9 +175,11 @@ def _format(command: argparse.ArgumentParser, formats: Sequence[str]) -> None:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    checked = _check(options.config)
+    checked = _check(options.config, options.base)
     from hyperpod_cli import report  # noqa: PLC0415  (after _check, which loads the models faster)
 
+    for note in checked.notes:
+        print(note, file=sys.stderr)
     color = options.output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     emit(report.findings(checked.findings, options.format, color), options.output)
     print(f"{options.config}: {report.summary(checked.findings)}", file=sys.stderr)

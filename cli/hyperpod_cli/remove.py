@@ -15,7 +15,7 @@ from hyperpod_cli.team_stacks import fewer_stacks, shards, stacks_of_team
 from hyperpod_config import edit
 from hyperpod_config.edit import Edit, EditError, FileChange, Hold, RemoveAllocation
 from hyperpod_config.source import shown
-from hyperpod_config.suggest import did_you_mean
+from hyperpod_config.suggest import did_you_mean, one_of
 from hyperpod_governance.model import ResolvedFleet
 from hyperpod_governance.removal import Command, Removal, Step, TeamStack, remove_team
 from hyperpod_governance.removal_cluster import remove_cluster
@@ -71,7 +71,7 @@ def cluster(options: argparse.Namespace, checked: Checked) -> bool:
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], options: argparse.Namespace) -> str:
-    hint = did_you_mean(name, known) or f"there is {', '.join(sorted(known)) or 'none'}"
+    hint = did_you_mean(name, known) or f"there is {one_of(sorted(known)) or 'none'}"
     return f"no {kind} {name!r} in {options.config}: {hint}"
 
 
@@ -106,7 +106,7 @@ def _outcome(removal: Removal, changed: Sequence[FileChange], problem: str | Non
     number = removal.steps.index(removal.due) + 1
     if problem is not None:
         return f"step {number} ({removal.due.id}) was not written: {problem}"
-    files = ", ".join(shown(change.path) for change in changed)
+    files = one_of([shown(change.path) for change in changed])
     after = f"; then step {number + 1}" if number < len(removal.steps) else ""
     return f"step {number} ({removal.due.id}) is written to {files}: review, merge and deploy it{after}"
 

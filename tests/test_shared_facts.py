@@ -1,6 +1,7 @@
 """Facts that the library and the rules each state, because neither may import the other, are the same."""
 
 import hyperpod_constructs as hyperpod
+from hyperpod_constructs.handlers import update_guard
 from hyperpod_governance import service
 
 
@@ -15,3 +16,8 @@ def test_the_same_kubernetes_versions_are_supported() -> None:
 
 def test_the_same_version_of_the_add_on_is_the_default() -> None:
     assert hyperpod.DEFAULT_ADDON_VERSION == service.DEFAULT_ADDON_VERSION
+
+
+def test_the_same_add_on_updates_are_refused_in_a_pull_request_and_in_a_deployment() -> None:
+    assert update_guard.LAST_ADDON_WITH_V1ALPHA1 == service.LAST_ADDON_WITH_V1ALPHA1
+    assert update_guard.FIRST_ADDON_WITHOUT_V1ALPHA1 == service.FIRST_ADDON_WITHOUT_V1ALPHA1

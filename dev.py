@@ -199,7 +199,8 @@ def check(args: "list[str]") -> int:
 def golden(_args: "list[str]") -> int:
     """Renew everything that is generated and committed: catalog, schema, snapshots."""
     prepare()
-    for tool in ("generate_catalog.py", "generate_schema.py", "generate_config_reference.py", "golden.py"):
+    written = ("catalog", "schema", "config_reference", "order_reference")
+    for tool in (*(f"generate_{each}.py" for each in written), "golden.py"):
         need(PYTHON, "-P", ROOT / "tools" / tool)
     return 0
 

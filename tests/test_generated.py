@@ -10,7 +10,13 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    "tool", ["generate_catalog.py", "generate_schema.py", "generate_config_reference.py"]
+    "tool",
+    [
+        "generate_catalog.py",
+        "generate_schema.py",
+        "generate_config_reference.py",
+        "generate_order_reference.py",
+    ],
 )
 def test_the_committed_copy_is_current(tool: str) -> None:
     command = [sys.executable, "-P", str(ROOT / "tools" / tool), "--check"]

@@ -300,7 +300,7 @@ DEPENDENCIES = _any(
 SHARED_OBJECTS = _releases("shared objects", lambda release: release == naming.SHARED_RELEASE)
 TEAM_OBJECTS = _releases("teams' objects", lambda release: release.startswith(naming.release()))
 NEED_NODES = _any(
-    "task governance add-on, observability add-ons, Kueue chart, coredns without managed nodes",
+    "task governance, observability and training add-ons, Kueue chart, coredns without managed nodes",
     TASK_GOVERNANCE,
     OBSERVABILITY,
     TRAINING_OPERATOR,

@@ -372,7 +372,7 @@ ORDER: tuple[Row, ...] = (
         then=kinds.OBSERVABILITY,
         why="The add-on is configured with the workspace's address.",
         source=_AWS_TERRAFORM,
-        mark="R",
+        mark="I",
     ),
     Row(
         id="workspace-kept",

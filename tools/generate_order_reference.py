@@ -17,8 +17,8 @@ TARGET = Path(__file__).parents[1] / "docs" / "order.md"
 HEAD = """# Order
 
 CloudFormation creates and deletes as much as it can at the same time. What must wait for what has to be in
-the templates: a cluster whose role went first stays in Deleting, an add-on that finds no node fails its stack.
-The table says every such order. `hpf synth` proves each row on the templates that it is about to write, by
+the templates: a cluster whose role went first stays in Deleting, an add-on that finds no node fails its
+stack. The table says every such order. `hpf synth` proves each row on the templates that it is about to write, by
 reachability in their dependency graph, and writes nothing when one is not proven. This page is generated from
 the table in `infra/hyperpod_infra/order.py` (`python3 dev.py golden`).
 
@@ -26,7 +26,8 @@ the table in `infra/hyperpod_infra/order.py` (`python3 dev.py golden`).
 - In one stack: DependsOn, Ref, Fn::GetAtt and Fn::Sub, also by way of other resources.
 - Between stacks: the later stack imports a value that the first exports, or a stack between them does. It
   cannot be created before the first is complete, nor can the first be deleted while it is there.
-- Between stacks, for a creation only: a dependency of stacks. `cdk deploy` knows of it, CloudFormation does not.
+- Between stacks, for a creation only: a dependency of stacks, of which `cdk deploy` knows and CloudFormation
+  does not.
 - For a deletion: the first is kept (DeletionPolicy and UpdateReplacePolicy).
 
 Only what is certain counts: of an Fn::If what both branches name, and nothing by way of a resource that has a
@@ -38,8 +39,8 @@ cluster that is there already, there is nothing to prove.
   one deployment, `cdk deploy` updates the lower stack first.
 - CloudFormation updates in the order of creation, so in one stack a row about creation holds for an update
   too. Between stacks it holds if all are deployed by one `cdk deploy`.
-- That "complete" means ready: where it does not, a row names what waits (wait conditions, the wait for Kueue's
-  controller).
+- That "complete" means ready: where it does not, a row names what waits (wait conditions, the wait for
+  Kueue's controller).
 
 ## Add a row
 Say both sides by what they are (`kinds.py`), not by the reference that the row is about, and see that a fleet

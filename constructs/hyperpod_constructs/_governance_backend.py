@@ -131,8 +131,8 @@ def _statements(stack: Stack, cluster_arn: str, eks_cluster_name: str) -> list[i
             actions=["sagemaker:AddTags", "sagemaker:DeleteTags", "sagemaker:ListTags"], resources=ours
         ),
         iam.PolicyStatement(actions=["sagemaker:DescribeCluster"], resources=[cluster_arn]),
-        # The service calls these for whoever changes a scheduler config, and so does CloudFormation's own
-        # type (its registry entry lists them).
+        # The service calls these in the name of whoever changes a scheduler config or quota: the registry
+        # lists them as permissions of CloudFormation's own types.
         iam.PolicyStatement(
             actions=[
                 "eks:AssociateAccessPolicy",

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 from tests.constructs.fake_sagemaker import FakeSageMaker
 from tests.constructs.provider_framework import Framework, Stack, finish
 from tests.constructs.test_deletion_order import outlives, references
@@ -70,6 +71,15 @@ def test_the_role_may_call_what_the_handler_calls_and_nothing_more_of_sagemaker(
         f"cloudformation:{name}" if name == "DescribeStacks" else f"sagemaker:{name}" for name in fake.calls
     }
     assert {action for action in allowed(template) if not action.startswith("eks:")} == called
+
+
+@pytest.mark.parametrize("kind", ["ClusterSchedulerConfig", "ComputeQuota"])
+def test_the_role_has_what_cloudformations_own_type_needs(template: Template, kind: str) -> None:
+    # eks: actions are not calls of ours; the service makes them in the caller's name.
+    registry = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", f"AWS::SageMaker::{kind}").schema
+    needed = {action for handler in registry["handlers"].values() for action in handler["permissions"]}
+    assert "eks:AssociateAccessPolicy" in needed
+    assert needed <= allowed(template)
 
 
 def test_only_lists_are_allowed_on_everything(template: Template) -> None:

@@ -292,6 +292,20 @@ def test_a_replacement_that_fails_goes_back_and_leaves_nothing(
     assert (left.name, left.team) == ("vision", "vision")
 
 
+def test_a_replacement_that_fails_on_another_cluster_leaves_nothing_there(
+    fake: FakeSageMaker, stack: Stack
+) -> None:
+    stack.remembers = False
+    fake.clusters.add(CLUSTER[:-1] + "m")
+    finish(stack.deploy({"Vision": quota()}))
+    running = stack.deploy({"Vision": quota(ClusterArn=CLUSTER[:-1] + "m")})
+    fake.faults = LaterFaults(  # type: ignore[assignment]
+        fake, "CreateComputeQuota", [Fault("kill", operation="DescribeComputeQuota")]
+    )
+    assert not finish(running)
+    assert [one.cluster for one in fake.items.values()] == [CLUSTER]
+
+
 class LaterFaults(list[Any]):
     """Faults that wait for the second call of an operation."""
 

@@ -243,6 +243,7 @@ class _Poll:
         self._context = context
         self._kind = KINDS[event["ResourceType"]]
         self._properties: Mapping[str, Any] = event["ResourceProperties"]
+        self._cluster_arn = str(self._properties["ClusterArn"])
         self._identity = Identity.parse(event["PhysicalResourceId"])
         self._owner = _owner(event["StackId"], event["LogicalResourceId"])
         self.elapsed = clock() - float(event["StartedAt"])
@@ -260,7 +261,7 @@ class _Poll:
             _Waiting: more steps are left.
         """
         if self._event["RequestType"] == "Delete":
-            self._remove(self._identity)
+            self._remove(self._identity, self._cluster_arn)
             return {}
         live = self._reconcile()
         self._remove_leftover()
@@ -269,7 +270,7 @@ class _Poll:
     # Create and Update.
 
     def _reconcile(self) -> Live:
-        listed = self._list()
+        listed = self._list(self._cluster_arn)
         wanted = self._wanted(self._properties)
         live = self._choose([one for one in listed if one["Name"] == self._identity.name])
         if live is None:
@@ -398,13 +399,13 @@ class _Poll:
         if old is None:
             return
         other = Identity.of(self._kind, old)
-        if other != self._identity and other.cluster == self._identity.cluster and self._rolls_back():
-            self._remove(other)
+        if other != self._identity and self._rolls_back():
+            self._remove(other, str(old["ClusterArn"]))
 
     # Delete.
 
-    def _remove(self, identity: Identity) -> None:
-        left = self._left(identity)
+    def _remove(self, identity: Identity, cluster_arn: str) -> None:
+        left = self._left(identity, cluster_arn)
         for live in left:
             self._discard(live)
         if left:
@@ -413,25 +414,25 @@ class _Poll:
         if self.elapsed < _SETTLED:
             raise _Waiting("removal waits in case the list is late")
 
-    def _left(self, identity: Identity) -> list[Live]:
+    def _left(self, identity: Identity, cluster_arn: str) -> list[Live]:
         """Return all of the name and team that this resource owns; none if the cluster is gone."""
         try:
-            listed = self._list()
+            listed = self._list(cluster_arn)
         except ClientError as error:
-            if self._cluster_is_gone(error):
+            if self._cluster_is_gone(error, cluster_arn):
                 return []
             raise
         # A quota of the name may be of another team by now: the team was changed and the name kept.
         same = [one for one in listed if one["Name"] == identity.name and _team(one) == identity.team]
         return [live for one in same if (live := self._read(one)) and self._is_ours(live)]
 
-    def _cluster_is_gone(self, error: ClientError) -> bool:
+    def _cluster_is_gone(self, error: ClientError, cluster_arn: str) -> bool:
         if service_api.code(error) == "ResourceNotFound":
             return True
         if service_api.code(error) != "ValidationException":
             return False
         try:
-            self._call_raw("DescribeCluster", ClusterName=self._properties["ClusterArn"])
+            self._call_raw("DescribeCluster", ClusterName=cluster_arn)
         except ClientError as other:
             return service_api.code(other) == "ResourceNotFound"
         return False
@@ -485,12 +486,10 @@ class _Poll:
 
     # Calls.
 
-    def _list(self) -> list[dict[str, Any]]:
+    def _list(self, cluster_arn: str) -> list[dict[str, Any]]:
         # Not by NameContains: another quota of the team, or another scheduler config, matters as well.
         noun = self._kind.noun
-        return list(
-            self._pages(f"List{noun}s", f"{noun}Summaries", ClusterArn=self._properties["ClusterArn"])
-        )
+        return list(self._pages(f"List{noun}s", f"{noun}Summaries", ClusterArn=cluster_arn))
 
     def _read(self, summary: Mapping[str, Any]) -> Live | None:
         """Return what a summary of a list stands for; None if it is there no more."""

@@ -18,9 +18,9 @@ HEAD = """# Order
 
 CloudFormation creates and deletes as much as it can at the same time. What must wait for what has to be in
 the templates: a cluster whose role went first stays in Deleting, an add-on that finds no node fails its
-stack. The table says every such order. `hpf synth` proves each row on the templates that it is about to write, by
-reachability in their dependency graph, and writes nothing when one is not proven. This page is generated from
-the table in `infra/hyperpod_infra/order.py` (`python3 dev.py golden`).
+stack. The table says every such order. `hpf synth` proves each row on the templates that it is about to
+write, by reachability in their dependency graph, and writes nothing when one is not proven. This page is
+generated from the table in `infra/hyperpod_infra/order.py` (`python3 dev.py golden`).
 
 ## What counts as proof
 - In one stack: DependsOn, Ref, Fn::GetAtt and Fn::Sub, also by way of other resources.

@@ -11,7 +11,9 @@ import hyperpod_constructs as hyperpod
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_infra.shards import team_shards
 from hyperpod_infra.stacks import (
+    CapacityStack,
     ClusterStack,
+    FleetStack,
     GovernanceStack,
     MonitoringStack,
     NetworkStack,
@@ -39,29 +41,37 @@ def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
         # A stack for a network that exists would be empty, and CloudFormation takes no empty stack.
         network = NetworkStack(scope, fleet, cluster).network if creates else None
         stack = ClusterStack(scope, fleet, cluster, network, directory)
+        later: list[FleetStack] = []
         if cluster.governance is not None:
             assert stack.eks is not None  # a rule refuses governance on Slurm
-            _add_governance(scope, fleet, cluster, stack.eks)
+            later += _governance(scope, fleet, cluster, stack.eks)
         if cluster.config.spec.monitoring.state == "Enabled":
-            MonitoringStack(scope, fleet, cluster, stack)
+            later.append(MonitoringStack(scope, fleet, cluster, stack))
+        if CapacityStack.is_needed(cluster, stack):
+            capacity = CapacityStack(scope, fleet, cluster, stack)
+            # On Slurm nothing needs a node, and the dashboard shows what the gate waits for.
+            for each in later if stack.eks is not None else ():
+                each.add_stack_dependency(capacity)
 
 
-def _add_governance(
+def _governance(
     scope: Construct,
     fleet: ResolvedFleet,
     cluster: ResolvedCluster,
     hyperpod_cluster: hyperpod.HyperPodEksCluster,
-) -> None:
+) -> list[FleetStack]:
     assert cluster.governance is not None
-    shards = team_shards(cluster, tags_of_resources(fleet, cluster))
-    if cluster.governance.owner == "sagemaker":
-        governance: GovernanceStack | None = None
-        for shard in shards:
+    made: list[FleetStack] = []
+    governance: GovernanceStack | None = None
+    queues: QueuesStack | None = None
+    for shard in team_shards(cluster, tags_of_resources(fleet, cluster)):
+        if cluster.governance.owner == "sagemaker":
             governance = GovernanceStack(scope, fleet, cluster, hyperpod_cluster, shard, governance)
-    else:
-        queues: QueuesStack | None = None
-        for shard in shards:
+            made.append(governance)
+        else:
             queues = QueuesStack(scope, fleet, cluster, hyperpod_cluster, shard, queues)
+            made.append(queues)
+    return made
 
 
 def new_app(out: Path | None = None) -> App:

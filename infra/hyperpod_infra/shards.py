@@ -20,7 +20,7 @@ from hyperpod_governance.model import ResolvedCluster, ResolvedGovernance
 from hyperpod_infra.quotas import compute_quotas
 from hyperpod_k8s import helm
 
-# CloudFormation takes 500 resources in a stack; beside those of teams a first shard has fewer than 20.
+# CloudFormation takes 500 resources in a stack; beside those of teams a first shard has fewer than 40.
 MAX_TEAM_RESOURCES = 450
 # CloudFormation takes a template of 1,000,000 bytes; what is not of teams has the rest: the add-on, the
 # scheduler config and the charts, each with at most 50 tags.

@@ -1,4 +1,4 @@
-"""The stacks of one cluster: network, cluster, governance or queues, monitoring.
+"""The stacks of one cluster: network, cluster, capacity, governance or queues, monitoring.
 
 They are apart so that a change of a quota never touches a network: a team change is a change of one stack.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
-from aws_cdk import Environment, Fn, Stack, Tags, Token
+from aws_cdk import Duration, Environment, Fn, Stack, Tags, Token
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3 as s3
@@ -70,6 +71,7 @@ class ClusterStack(FleetStack):
 
     Attributes:
         eks: The construct of an EKS cluster, None for Slurm.
+        gated_groups: Its instance groups, as the capacity gate takes them.
         cluster_arn: ARN of the HyperPod cluster.
     """
 
@@ -88,13 +90,14 @@ class ClusterStack(FleetStack):
         uris = {path: upload.source_s3_uri for path, upload in scripts.items()}
         members = groups.instance_groups(cluster, mounts, uris)
         self.eks: hyperpod.HyperPodEksCluster | None = None
+        made: hyperpod.HyperPodEksCluster | hyperpod.HyperPodSlurmCluster
         if cluster.config.spec.orchestrator.eks is not None:
-            self.eks = self._eks(cluster.config.spec.orchestrator.eks, members, mounts, directory)
-            resource = self.eks.cluster
+            made = self.eks = self._eks(cluster.config.spec.orchestrator.eks, members, mounts, directory)
         else:
-            resource = self._slurm(members).cluster
-        self.cluster_arn = resource.attr_cluster_arn
-        resource.node.add_dependency(*scripts.values())
+            made = self._slurm(members)
+        self.cluster_arn = made.cluster_arn
+        self.gated_groups = made.gated_groups
+        made.cluster.node.add_dependency(*scripts.values())
         self._keep_what_others_may_use()
 
     def _keep_what_others_may_use(self) -> None:
@@ -177,6 +180,8 @@ class ClusterStack(FleetStack):
             cluster_role_arn=spec.cluster_role,
             tiered_storage=self._tiered_storage(),
             container_insights=_insights(self.cluster),
+            # It needs a node: the capacity stack has it.
+            coredns=False,
         )
 
     def _control_plane(self, orchestrator: Eks) -> hyperpod.NewEks | hyperpod.ExistingEks:
@@ -225,6 +230,38 @@ class ClusterStack(FleetStack):
             mode=tiered.mode,
             instance_memory_allocation_percentage=tiered.instance_memory_allocation_percentage,
         )
+
+
+class CapacityStack(FleetStack):
+    """The gate that holds a deployment until the instances are there, and coredns, which needs one."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        fleet: ResolvedFleet,
+        cluster: ResolvedCluster,
+        cluster_stack: ClusterStack,
+    ) -> None:
+        super().__init__(scope, fleet, cluster, "capacity")
+        gate = cluster.config.spec.capacity_gate
+        capacity = hyperpod.HyperPodCapacity(
+            self,
+            "Capacity",
+            cluster_name=cluster.aws_name,
+            cluster_arn=cluster_stack.cluster_arn,
+            cluster_stack_name=cluster_stack.stack_name,
+            groups=_waited_for(cluster, cluster_stack),
+            wait_for="target" if gate.wait_for == "Target" else "minimum",
+            first_node=_needs_node(cluster),
+            timeout=Duration.minutes(gate.timeout_in_minutes),
+        )
+        if cluster_stack.eks is not None and capacity.first_node is not None:
+            cluster_stack.eks.add_coredns(self, [capacity.first_node])
+
+    @staticmethod
+    def is_needed(cluster: ResolvedCluster, cluster_stack: ClusterStack) -> bool:
+        """Whether there is anything to wait for."""
+        return _needs_node(cluster) or bool(_waited_for(cluster, cluster_stack))
 
 
 class TeamsStack(FleetStack):
@@ -278,27 +315,52 @@ class GovernanceStack(TeamsStack):
     ) -> None:
         super().__init__(scope, fleet, cluster, "governance", shard, previous)
         assert cluster.governance is not None
+        guard = self._guard(fleet, hyperpod_cluster, is_first=previous is None)
         self.task_governance: hyperpod.TaskGovernance = (
-            previous.task_governance if previous else self._task_governance(hyperpod_cluster)
+            previous.task_governance if previous else self._task_governance(hyperpod_cluster, guard)
         )
-        quotas: list[IDependable] = [
+        quotas = [
             self.task_governance.add_quota(quota, scope=None if previous is None else self)
             for team, quota in compute_quotas(cluster.governance, self.tags_of_resources).items()
             if team in shard.teams
         ]
+        for quota in quotas:
+            quota.node.add_dependency(guard)
         # The service makes a team's namespace with its quota; a role binding before that has no place.
         self._install(hyperpod_cluster, after=[self.task_governance, *quotas])
 
-    def _task_governance(self, cluster: hyperpod.HyperPodEksCluster) -> hyperpod.TaskGovernance:
+    def _guard(
+        self, fleet: ResolvedFleet, cluster: hyperpod.HyperPodEksCluster, *, is_first: bool
+    ) -> IDependable:
+        return hyperpod.GovernanceUpdateGuard(
+            self,
+            "UpdateGuard",
+            cluster_arn=cluster.cluster_arn,
+            eks_cluster_name=_eks_name(self.cluster),
+            teams=sorted(self._shard.teams),
+            # In every shard: a team's new name may belong to another than its old one.
+            renamed_from=[team.spec.renamed_from for team in fleet.config.teams if team.spec.renamed_from],
+            addon_version=self._addon_version() if is_first else None,
+        ).resource
+
+    def _addon_version(self) -> str:
         governance = self.cluster.config.spec.governance
         assert governance is not None
+        return governance.addon_version or service.DEFAULT_ADDON_VERSION
+
+    def _task_governance(
+        self, cluster: hyperpod.HyperPodEksCluster, guard: IDependable
+    ) -> hyperpod.TaskGovernance:
+        governance, resolved = self.cluster.config.spec.governance, self.cluster.governance
+        assert governance is not None
+        assert resolved is not None
         policy = governance.scheduler_config
         classes = sorted((entry.name, entry.weight) for entry in policy.priority_classes)
         return hyperpod.TaskGovernance(
             self,
             "TaskGovernance",
             cluster_arn=cluster.cluster_arn,
-            eks_cluster_name=cluster.eks_cluster_name,
+            eks_cluster_name=_eks_name(self.cluster),
             scheduler_config=hyperpod.SchedulerConfig(
                 name=self.cluster.aws_name,
                 priority_classes=[
@@ -308,7 +370,11 @@ class GovernanceStack(TeamsStack):
                 idle_resource_sharing=policy.idle_resource_sharing,
                 tags=self.tags_of_resources,
             ),
-            addon_version=governance.addon_version or service.DEFAULT_ADDON_VERSION,
+            addon_version=self._addon_version(),
+            after=[guard],
+            scheduler_config_backend=resolved.scheduler_config_backend,
+            compute_quota_backend=resolved.compute_quota_backend,
+            kubectl_cluster=cluster.eks_cluster,
         )
 
 
@@ -399,3 +465,24 @@ def _dependencies(orchestrator: Eks, directory: Path) -> hyperpod.DependenciesCh
 def _insights(cluster: ResolvedCluster) -> bool:
     monitoring = cluster.config.spec.monitoring
     return monitoring.state == "Enabled" and monitoring.container_insights == "Enabled"
+
+
+def _waited_for(cluster: ResolvedCluster, cluster_stack: ClusterStack) -> list[hyperpod.GatedGroup]:
+    wait_for = cluster.config.spec.capacity_gate.wait_for
+    if wait_for == "None":
+        return []
+    mode: Literal["target", "minimum"] = "target" if wait_for == "Target" else "minimum"
+    return hyperpod.HyperPodCapacity.waited_for(cluster_stack.gated_groups, mode)
+
+
+def _needs_node(cluster: ResolvedCluster) -> bool:
+    """Whether an EKS add-on comes after the cluster: without a node it is degraded and fails its stack."""
+    eks = cluster.config.spec.orchestrator.eks
+    return eks is not None and (eks.existing is None or cluster.governance is not None or _insights(cluster))
+
+
+def _eks_name(cluster: ResolvedCluster) -> str:
+    """The EKS cluster's name as a word: policies of another stack, and cdk-nag, read it more easily."""
+    eks = cluster.config.spec.orchestrator.eks
+    assert eks is not None
+    return eks.existing.cluster_name if eks.existing is not None else cluster.aws_name

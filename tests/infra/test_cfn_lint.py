@@ -14,9 +14,7 @@ from cfnlint.api import lint  # type: ignore[import-untyped]
 from cfnlint.core import get_rules  # type: ignore[import-untyped]
 from cfnlint.match import Match  # type: ignore[import-untyped]
 from cfnlint.rules import RulesCollection  # type: ignore[import-untyped]
-from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks
-
-from hyperpod_governance import service
+from tests.infra.infra_fleets import EXAMPLE, FLEETS, resolved, stacks
 
 CLUSTER = "AWS::SageMaker::Cluster"
 SCHEDULER = "AWS::SageMaker::ClusterSchedulerConfig"
@@ -26,11 +24,9 @@ NOT_IN_PRICE_LIST = ("ml.p5e.48xlarge", "ml.p6e-gb200.36xlarge")
 
 IMPLIED = "W3005: the CDK writes a DependsOn beside a reference; it changes nothing"
 ZONE = "W3010: the config names the zone, since capacity is in one and not in another"
-SCHEDULER_REGION = "E3006: cfn-lint's Regions of ClusterSchedulerConfig lag behind the service; HPF121 warns"
-QUOTA_REGION = "E3006: cfn-lint's Regions of ComputeQuota lag behind the service; HPF121 warns"
 PRICE_LIST = "E3644: HyperPod has the type and the price list, from which the rule is made, has not"
 DEFAULT_IMAGE = "E1152: the type's own schema allows `default` in place of an AMI"
-REASONS = {IMPLIED, ZONE, SCHEDULER_REGION, QUOTA_REGION, PRICE_LIST, DEFAULT_IMAGE}
+REASONS = {IMPLIED, ZONE, PRICE_LIST, DEFAULT_IMAGE}
 
 
 @functools.cache
@@ -51,17 +47,13 @@ def zones(directory: Path) -> frozenset[str]:
     return frozenset(zone for network in networks if network for zone in network.availability_zones or ())
 
 
-def excuse(match: Match, stack: Stack, directory: Path) -> str | None:
+def excuse(match: Match, directory: Path) -> str | None:
     """Why a finding of cfn-lint is not ours to mend, None if it is."""
     rule, message = match.rule.id, match.message
     if rule == "W3005":
         return IMPLIED
     if rule == "W3010" and message.split("'")[1] in zones(directory):
         return ZONE
-    if rule == "E3006" and SCHEDULER in message and stack.region not in service.SCHEDULER_CONFIG_REGIONS:
-        return SCHEDULER_REGION
-    if rule == "E3006" and QUOTA in message and stack.region not in service.COMPUTE_QUOTA_REGIONS:
-        return QUOTA_REGION
     if rule == "E3644" and message.split("'")[1] in NOT_IN_PRICE_LIST:
         return PRICE_LIST
     if rule == "E1152" and message.startswith("'default' is not"):
@@ -73,7 +65,7 @@ def excuse(match: Match, stack: Stack, directory: Path) -> str | None:
 def verdict(directory: Path) -> tuple[tuple[str, str | None], ...]:
     """Each finding about a fleet's templates with its excuse."""
     return tuple(
-        (f"{stack.name}: {match.rule.id} {match.message} at {match.path}", excuse(match, stack, directory))
+        (f"{stack.name}: {match.rule.id} {match.message} at {match.path}", excuse(match, directory))
         for stack in stacks(directory).values()
         for match in judge(stack.text, stack.region)
     )

@@ -9,6 +9,7 @@ import pytest
 from tests.infra.infra_fleets import EXAMPLE, FLEETS, Stack, resolved, stacks, synthesize
 
 from hyperpod_config.model import Fleet, Monitoring, Team
+from hyperpod_governance import naming
 from hyperpod_governance.catalog import instance_types
 from hyperpod_governance.resolve import resolve
 from hyperpod_infra.shards import MAX_TEAM_RESOURCES, team_shards
@@ -71,11 +72,19 @@ def made(fleet: Fleet) -> dict[str, Stack]:
 
 class TestOrder:
     @pytest.mark.parametrize("directory", FLEETS, ids=lambda path: path.name)
-    def test_networks_come_first_and_what_stands_on_a_cluster_last(self, directory: Path) -> None:
+    def test_networks_come_first_and_what_needs_nodes_after_the_gate(self, directory: Path) -> None:
         made = stacks(directory)
+        slurm = {
+            naming.stack(fleet.name, it.name, "monitoring")
+            for fleet in [resolved(directory)]
+            for it in fleet.clusters
+            if it.config.spec.orchestrator.eks is None
+        }
         for name, stack in made.items():
             base, _, part = name.removesuffix("-2").removesuffix("-3").removesuffix("-4").rpartition("-")
             expected = {"network": set(), "cluster": {f"{base}-network"}}.get(part, {f"{base}-cluster"})
+            if part not in {"network", "cluster", "capacity"} and name not in slurm:
+                expected = expected | {f"{base}-capacity"}
             first = f"{base}-{part}"
             if name != first:
                 # After the shard before it, which gives up the teams that move here when shards are split.
@@ -132,14 +141,15 @@ class TestOneStack:
         expected = {stack} if stack else {"example-research-governance", "example-studio-queues"}
         assert changed(before, synthesize(resolved(copy), copy)) == expected
 
-    def test_a_new_instance_count_is_a_change_of_the_cluster_stack(
+    def test_a_new_instance_count_is_a_change_of_the_cluster_and_waited_for(
         self, before: dict[str, Stack], tmp_path: Path
     ) -> None:
         copy = tmp_path / "config"
         shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         path = copy / "clusters" / "pretrain.yaml"
         path.write_text(path.read_text().replace("instanceCount: 32", "instanceCount: 33"))
-        assert changed(before, synthesize(resolved(copy), copy)) == {"example-pretrain-cluster"}
+        after = synthesize(resolved(copy), copy)
+        assert changed(before, after) == {"example-pretrain-cluster", "example-pretrain-capacity"}
 
 
 def reconfigured(fleet: Fleet, **changes: Any) -> Fleet:

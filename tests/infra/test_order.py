@@ -84,6 +84,54 @@ def test_what_is_excused_is_really_wrong() -> None:
     assert {(row_id, failed) for name, row_id, failed in found - KNOWN} == DEBTS - unseen
 
 
+NETWORK = {"routing-before-clusters", "security-groups-before-clusters", "rules-before-clusters"}
+NAT = {"gateway-before-internet", "internet-before-nat"}
+NODES = {"execution-role-before-hyperpod", "scripts-before-hyperpod", "scripts-emptied-after-hyperpod"}
+NEW_EKS = {
+    "eks-role-before-eks",
+    "key-before-eks",
+    "eks-before-its-parts",
+    "eks-before-hyperpod",
+    "node-add-ons-before-nodes",
+}
+CHARTS = {
+    "servants-before-custom-resources",
+    "access-before-custom-resources",
+    "dependencies-before-hyperpod",
+}
+GOVERNANCE = {
+    "add-on-before-scheduler-config",
+    "add-on-before-quotas",
+    "scheduler-config-before-quotas",
+    "hyperpod-before-governance",
+    "guard-before-what-it-guards",
+}
+HAS = {
+    "eks-new": NETWORK | NAT | NODES | NEW_EKS | CHARTS | {"system-nodes-before-coredns"},
+    "eks-closed": NETWORK
+    | NODES
+    | NEW_EKS
+    | CHARTS
+    | {"endpoints-before-clusters", "network-before-functions-in-it", "cluster-role-before-hyperpod"},
+    "eks-existing": CHARTS,
+    "slurm-new": NETWORK | NAT | NODES | {"file-system-before-hyperpod", "rules-before-file-system"},
+    "example-research-cluster": NETWORK | NODES | NEW_EKS | CHARTS,
+    "example-research-governance": GOVERNANCE
+    | {"hyperpod-before-what-needs-nodes", "quotas-before-team-objects", "access-before-custom-resources"},
+    "example-studio-queues": {"kueue-before-objects", "shared-objects-before-team-objects"},
+    "example-research-monitoring": {"hyperpod-before-what-needs-nodes"},
+}
+
+
+@pytest.mark.parametrize(("stack", "rows"), HAS.items(), ids=HAS)
+def test_a_row_does_not_hold_because_what_it_orders_is_gone(stack: str, rows: set[str]) -> None:
+    name = "config" if stack.startswith("example-") else "someone_elses_app"
+    found = {
+        row_id for row_id, where in applications(name).items() for _, then in where if then.stack == stack
+    }
+    assert rows - found == set()
+
+
 # Breaking it: no resource needs `first` any more for sure, wherever it stands.
 
 

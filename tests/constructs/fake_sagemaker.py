@@ -153,6 +153,7 @@ class FakeSageMaker:
         lag: seconds by which lists are late; called once for each creation and deletion.
         page: items on a page.
         unique_at_once: False: names and teams are compared with what lists show.
+        shows_failed: whether an update that failed is described with the settings that were asked.
         limit: quotas that a cluster may have.
     """
 
@@ -161,6 +162,7 @@ class FakeSageMaker:
     lag: Callable[[], float] = lambda: 5.0
     page: Callable[[], int] = lambda: 2
     unique_at_once: bool = True
+    shows_failed: bool = False
     limit: int = 50
     faults: deque[Fault | None] = field(default_factory=deque)
     outcomes: deque[str | None] = field(default_factory=deque)
@@ -189,6 +191,10 @@ class FakeSageMaker:
     def register(self, operation: str, answer: Callable[[Json], Json]) -> None:
         """Simulate an operation; it may raise ServiceError."""
         self._operations[operation] = answer
+
+    def operation(self, operation: str) -> Callable[[Json], Json]:
+        """Return what answers an operation now, to register it again or to wrap it."""
+        return self._operations[operation]
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> "FakeSageMaker":
         """Give the handlers clients of this service."""
@@ -330,7 +336,7 @@ class FakeSageMaker:
         self._outcome(item, "Updated")
         item.version += 1
         item.modified = self.clock()
-        if item.then == "Updated":
+        if item.then == "Updated" or self.shows_failed:
             item.settings.update(_filled(changed, noun))
         return {f"{noun}Arn": item.arn, f"{noun}Version": item.version}
 

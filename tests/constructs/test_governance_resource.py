@@ -338,10 +338,13 @@ def test_a_create_that_keeps_failing_fails_with_the_services_reason_and_leaves_n
     assert not fake.items
 
 
-def test_an_update_that_failed_is_repeated(fake: FakeSageMaker, stack: Stack) -> None:
+@pytest.mark.parametrize("shows_failed", [True, False])
+def test_an_update_that_failed_is_repeated(fake: FakeSageMaker, stack: Stack, shows_failed: bool) -> None:
+    fake.shows_failed = shows_failed
     finish(stack.deploy({"Vision": quota()}))
     fake.outcomes.extend(["Failed", "Failed"])
     assert finish(stack.deploy({"Vision": quota(ActivationState="Disabled")}))
+    assert only(fake, "vision").status == "Updated"
     assert only(fake, "vision").settings["ActivationState"] == "Disabled"
 
 
@@ -397,6 +400,24 @@ def test_one_deleted_by_hand_is_made_again(fake: FakeSageMaker, stack: Stack) ->
     with fake.by_people() as client:
         client.delete_compute_quota(ComputeQuotaId=only(fake, "vision").id)
     fake.clock.sleep(60)
+    assert finish(stack.deploy({"Vision": quota(ActivationState="Disabled")}))
+    assert only(fake, "vision").settings["ActivationState"] == "Disabled"
+
+
+@pytest.mark.parametrize("operation", ["UpdateComputeQuota", "AddTags", "DeleteTags"])
+def test_one_deleted_by_hand_between_two_calls_is_made_again(
+    fake: FakeSageMaker, stack: Stack, operation: str
+) -> None:
+    finish(stack.deploy({"Vision": quota(Tags=[{"Key": "old", "Value": "1"}])}))
+
+    def after_its_deletion(request: Json) -> Json:
+        # Only this once; the answer is that of what is not there.
+        fake.register(operation, served)
+        fake.items.clear()
+        return served(request)
+
+    served = fake.operation(operation)
+    fake.register(operation, after_its_deletion)
     assert finish(stack.deploy({"Vision": quota(ActivationState="Disabled")}))
     assert only(fake, "vision").settings["ActivationState"] == "Disabled"
 
@@ -622,7 +643,9 @@ def test_what_the_service_does_not_take_fails_at_once(
 def test_a_text_where_a_number_belongs_is_named(stack: Stack) -> None:
     wrong = quota(ComputeQuotaTarget={"TeamName": "vision", "FairShareWeight": "much"})
     assert not finish(stack.deploy({"Vision": wrong}))
-    assert "'much' is no number" in failures(stack)[0]
+    assert (
+        "compute quota 'vision' of team 'vision' on cluster abcdefghijkl: 'much' is no" in failures(stack)[0]
+    )
 
 
 def test_a_cluster_that_is_not_there_fails_a_create_and_completes_a_delete(
@@ -641,6 +664,7 @@ def test_a_message_fits_into_an_answer(fake: FakeSageMaker, stack: Stack) -> Non
     fake.faults.append(Fault("ValidationException", message="x" * 9000))
     assert not finish(stack.deploy({"Vision": quota()}))
     assert len(failures(stack)[0]) < 2048
+    assert failures(stack)[0].endswith("; correct what it names and deploy again")
 
 
 def test_a_poll_ends_before_its_function_does(fake: FakeSageMaker, stack: Stack) -> None:

@@ -133,6 +133,7 @@ class Deployments(RuleBasedStateMachine):
             lag=lambda: chance.choice([0.0, 5.0, 25.0]),
             page=lambda: page,
             unique_at_once=unique,
+            shows_failed=chance.random() < 0.5,
         )
         self.patch = pytest.MonkeyPatch()
         self.fake.install(self.patch)

@@ -61,6 +61,8 @@ _BROKEN = ("CreateFailed", "CreateRollbackFailed", "UpdateRollbackFailed")
 _HALF_DELETED = ("DeleteFailed", "DeleteRollbackFailed")
 
 _VALUE_LIMIT = 256
+# Characters of the service's part of a message, so that the next step is in it too.
+_REASON_LIMIT = 1000
 _NEXT_STEPS = {
     "ResourceLimitExceeded": "delete what is not used any more, or ask for a higher quota in Service Quotas",
     "ValidationException": "correct what it names and deploy again",
@@ -166,7 +168,7 @@ class Live:
     def why(self) -> str:
         """Why it has failed, in the service's words."""
         reason = self.described.get("FailureReason") or "no reason given"
-        return service_api.shorten(f"{self.status}: {reason}")
+        return service_api.shorten(f"{self.status}: {reason}", _REASON_LIMIT)
 
     @property
     def created(self) -> float:
@@ -226,7 +228,8 @@ def is_complete(event: dict[str, Any], context: Any) -> dict[str, Any]:
         print(f"{poll.subject}: {reason}")
         return {"IsComplete": False}
     waited = f" for {poll.elapsed / 60:.0f} minutes" if limit == _GIVE_UP else ""
-    raise RuntimeError(service_api.shorten(f"{poll.subject}{waited}: {reason}; {step}"))
+    reason = service_api.shorten(reason, _REASON_LIMIT)
+    raise RuntimeError(f"{poll.subject}{waited}: {reason}; {step}")
 
 
 def _patience(error: Exception) -> int:
@@ -347,7 +350,9 @@ class _Poll:
 
     def _adopt(self, live: Live) -> None:
         if not self._is_ours(live):
-            self._call("AddTags", ResourceArn=live.arn, Tags=_tag_list({**self._tags(), ADOPTED_TAG: "true"}))
+            self._change(
+                "AddTags", ResourceArn=live.arn, Tags=_tag_list({**self._tags(), ADOPTED_TAG: "true"})
+            )
             raise _Waiting("was there already and is adopted")
 
     def _check_repair(self, live: Live) -> None:
@@ -367,7 +372,7 @@ class _Poll:
         if live.status == "UpdateFailed":
             self._check_repair(live)
         noun = self._kind.noun
-        self._call("Update", **{f"{noun}Id": live.id, "TargetVersion": live.version, **settings})
+        self._change("Update", **{f"{noun}Id": live.id, "TargetVersion": live.version, **settings})
         raise _Waiting(f"update of version {live.version} was called")
 
     def _settings_before(self) -> dict[str, Any]:
@@ -383,9 +388,9 @@ class _Poll:
         missing = {key: value for key, value in wanted.items() if live.tags.get(key) != value}
         gone = [key for key in _given_tags(self._old() or {}) if key in live.tags and key not in wanted]
         if missing:
-            self._call("AddTags", ResourceArn=live.arn, Tags=_tag_list(missing))
+            self._change("AddTags", ResourceArn=live.arn, Tags=_tag_list(missing))
         if gone:
-            self._call("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(gone))
+            self._change("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(gone))
         if missing or gone:
             raise _Waiting("its tags are changed")
 
@@ -446,16 +451,12 @@ class _Poll:
             self._delete(live)
             return
         ours = {*_given_tags(self._properties), OWNER_TAG, ADOPTED_TAG}
-        self._call("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(ours & set(live.tags)))
+        self._change("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(ours & set(live.tags)))
 
     def _delete(self, live: Live) -> None:
         if live.status in _IN_FLIGHT:
             return
-        try:
-            self._call("Delete", **{f"{self._kind.noun}Id": live.id})
-        except ClientError as error:
-            if service_api.code(error) != "ResourceNotFound":
-                raise
+        self._change("Delete", **{f"{self._kind.noun}Id": live.id})
 
     def _rolls_back(self) -> bool:
         stacks = self._call_raw("DescribeStacks", StackName=self._event["StackId"])["Stacks"]
@@ -470,10 +471,11 @@ class _Poll:
     def _wanted(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of the Create call that properties have, in their types."""
         model = service_api.client().meta.service_model
-        shape = model.operation_model(f"Create{self._kind.noun}").input_shape
-        return {
-            key: _typed(properties[key], shape.members[key]) for key in shape.members if key in properties
-        }
+        members = model.operation_model(f"Create{self._kind.noun}").input_shape.members
+        try:
+            return {key: _typed(properties[key], members[key]) for key in members if key in properties}
+        except ValueError as error:
+            raise self._refuse(str(error)) from error
 
     def _tags(self) -> dict[str, str]:
         return {**_given_tags(self._properties), OWNER_TAG: self._owner}
@@ -482,7 +484,7 @@ class _Poll:
         return live.tags.get(OWNER_TAG) == self._owner
 
     def _refuse(self, why: str) -> RuntimeError:
-        return RuntimeError(service_api.shorten(f"{self.subject}: {why}"))
+        return RuntimeError(f"{self.subject}: {why}")
 
     # Calls.
 
@@ -512,6 +514,15 @@ class _Poll:
         while answer.get("NextToken"):
             answer = self._call_raw(operation, **request, NextToken=answer["NextToken"])
             yield from answer.get(key, [])
+
+    def _change(self, verb: str, **request: Any) -> None:
+        """Change what was there a moment ago."""
+        try:
+            self._call(verb, **request)
+        except ClientError as error:
+            if service_api.code(error) != "ResourceNotFound":
+                raise
+            raise _Waiting("was deleted meanwhile") from error
 
     def _call(self, verb: str, **request: Any) -> Any:
         operation = verb if verb.endswith("Tags") else f"{verb}{self._kind.noun}"
@@ -551,7 +562,7 @@ def _typed(value: Any, shape: Any) -> Any:
     """Give a property the types of the API: CloudFormation makes strings of numbers in custom resources.
 
     Raises:
-        RuntimeError: a text where a number belongs.
+        ValueError: a text where a number belongs.
     """
     match shape.type_name:
         case "structure" if isinstance(value, Mapping):
@@ -572,7 +583,7 @@ def _number(value: Any, *, whole: bool) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        raise RuntimeError(f"{value!r} is no number; correct the property") from error
+        raise ValueError(f"{value!r} is no number; correct the property") from error
     return int(number) if whole and number.is_integer() else number
 
 

@@ -95,17 +95,6 @@ def imagined() -> Deployment:
     kept = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
     cluster = {"Fn::ImportValue": "cluster:HyperPod"}
     exported = {"Value": {"Ref": "HyperPod"}, "Export": {"Name": "cluster:HyperPod"}}
-    capacity = {
-        "Handle": resource("AWS::CloudFormation::WaitConditionHandle"),
-        "Group": resource("AWS::CloudFormation::WaitCondition", Handle={"Ref": "Handle"}),
-        "Log": resource("AWS::Logs::LogGroup", LogGroupName=cluster),
-    }
-    governance = {
-        "Addon": addon("amazon-sagemaker-hyperpod-taskgovernance", cluster),
-        "Wait": after("Addon", **resource("Custom::AWSCDK-EKS-KubernetesObjectValue")),
-        "Policy": after("Wait", **resource("Custom::HyperPodClusterSchedulerConfig")),
-        "Quota": after("Policy", **resource("Custom::HyperPodComputeQuota")),
-    }
     addons = {
         "Certificates": addon("cert-manager", cluster),
         "Identity": resource(
@@ -128,15 +117,10 @@ def imagined() -> Deployment:
             "Resources": {"HyperPod": resource("AWS::SageMaker::Cluster")},
             "Outputs": {"HyperPod": exported},
         },
-        "capacity": {"Resources": capacity},
-        "governance": {"Resources": governance},
         "addons": {"Resources": addons},
         "slurm": {"Resources": accounting},
     }
-    below = {"governance": frozenset({"capacity"}), "addons": frozenset({"capacity"})}
-    return Deployment(
-        templates, dict.fromkeys(templates, "r"), {**dict.fromkeys(templates, frozenset[str]()), **below}
-    )
+    return Deployment(templates, dict.fromkeys(templates, "r"), dict.fromkeys(templates, frozenset()))
 
 
 SOURCES: dict[str, Callable[[], Deployment]] = {

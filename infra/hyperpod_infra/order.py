@@ -525,8 +525,6 @@ ORDER: tuple[Row, ...] = (
 
 DEBTS = frozenset(
     {
-        # The constructs do not let a file system wait for the rules of a group in its own stack.
-        ("rules-before-file-system", "creation"),
         # Only the CDK CLI knows that further shards of teams come after the first.
         ("add-on-before-quotas", "deletion"),
         ("scheduler-config-before-quotas", "deletion"),

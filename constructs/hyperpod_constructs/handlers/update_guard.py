@@ -32,6 +32,8 @@ _PAUSE = 3.0
 _ONE_MORE = service_api.LONGEST_CALL + _PAUSE
 
 _NOT_THERE = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
+# [U] DescribeCluster documents ResourceNotFound; other descriptions of SageMaker say it in these words.
+_NOT_FOUND_WORDS = re.compile("not found|could not find|does not exist", re.IGNORECASE)
 _NOTHING_TO_LOSE = frozenset({"CreateFailed", "CreateRollbackFailed", "Deleting", "Deleted"})
 
 
@@ -75,7 +77,7 @@ class _Asking:
         try:
             return self._answer(call, arguments, reserve=_ONE_MORE)
         except ClientError as error:
-            if service_api.code(error) in _NOT_THERE:
+            if _absent(error):
                 return None
             raise
 
@@ -87,7 +89,12 @@ class _Asking:
         except (BotoCoreError, ClientError) as error:
             print(service_api.explain(error, "cloudformation"))
             return False
-        return "ROLLBACK" in stack["StackStatus"]
+        return str(stack["StackStatus"]).endswith("ROLLBACK_IN_PROGRESS")
+
+
+def _absent(error: ClientError) -> bool:
+    code, said = service_api.code(error), error.response["Error"].get("Message", "")
+    return code in _NOT_THERE or (code == "ValidationException" and bool(_NOT_FOUND_WORDS.search(said)))
 
 
 def _problem(asking: _Asking, event: Mapping[str, Any]) -> str:
@@ -124,7 +131,7 @@ def _cluster(asking: _Asking, wanted: Properties, before: Properties) -> str:
         )
     if live["ClusterStatus"] == "Deleting":  # the service says itself what it still takes
         return ""
-    differences = list(_differences(wanted, live))
+    differences = list(_differences(wanted, before, live))
     if not differences:
         return ""
     return (
@@ -134,12 +141,19 @@ def _cluster(asking: _Asking, wanted: Properties, before: Properties) -> str:
     )
 
 
-def _differences(wanted: Properties, live: Properties) -> Iterator[str]:
-    """Say what differs among all that the service does not change, with the wanted and the live value."""
+def _differences(wanted: Properties, before: Properties, live: Properties) -> Iterator[str]:
+    """Say what differs among all that the service does not change, with the wanted and the live value.
+
+    What is of the cluster as a whole is compared only if this update changes it: CloudFormation asks for no
+    other change of it. Groups are compared always, because each update of a cluster sends all of them.
+    """
     vpc = live.get("VpcConfig", {})
-    yield from _vpc("VpcConfig", wanted["VpcConfig"], vpc)
-    yield from _orchestrator(wanted, live)
-    yield from _mode(wanted, live)
+    if before.get("VpcConfig") != wanted["VpcConfig"]:
+        yield from _vpc("VpcConfig", wanted["VpcConfig"], vpc)
+    if not before or before.get("EksClusterName") != wanted.get("EksClusterName"):
+        yield from _orchestrator(wanted, live)
+    if not before or before.get("NodeProvisioningMode") != wanted.get("NodeProvisioningMode"):
+        yield from _mode(wanted, live, is_new=not before)
     for what, key in (("instance group", "Groups"), ("restricted group", "RestrictedGroups")):
         listed = live.get("InstanceGroups" if key == "Groups" else "RestrictedInstanceGroups", ())
         for group in sorted(listed, key=lambda group: str(group["InstanceGroupName"])):
@@ -177,12 +191,15 @@ def _of_eks(name: str | None) -> str:
     return "Slurm" if name is None else f"EKS cluster {name}"
 
 
-def _mode(wanted: Properties, live: Properties) -> Iterator[str]:
+def _mode(wanted: Properties, live: Properties, is_new: bool) -> Iterator[str]:
     """Provisioning: a Slurm cluster keeps the mode it was made with; one on EKS takes Continuous, for good.
 
     [I] The second from the API, which has no word but Continuous: to leave it out changes nothing.
+    [U] whether the mode of every cluster is described: a new guard takes silence for no difference.
     """
     asked, there = wanted.get("NodeProvisioningMode"), live.get("NodeProvisioningMode")
+    if is_new and there is None:
+        return
     if asked != there and (wanted.get("EksClusterName") is None or asked is None):
         yield f"NodeProvisioningMode: wanted {asked or 'none'}, live {there or 'none'}"
 

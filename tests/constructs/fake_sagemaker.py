@@ -368,6 +368,7 @@ class FakeSageMaker:
         }
         if item.noun == "ComputeQuota":
             summary["ComputeQuotaTarget"] = copy.deepcopy(item.settings["ComputeQuotaTarget"])
+            summary["ActivationState"] = item.settings["ActivationState"]
         return summary
 
     def _list(self, noun: str, request: Json) -> Json:

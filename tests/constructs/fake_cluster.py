@@ -89,6 +89,8 @@ class FakeCluster:
     def __post_init__(self) -> None:
         self.clock = self.service.clock
         self.now = View()
+        # What the last DescribeCluster gave, which may be older than now.
+        self.shown = View()
         self.events: list[Json] = []
         self.outages: list[Outage] = []
         self.pending = 0
@@ -263,7 +265,7 @@ class FakeCluster:
         return checked
 
     def _describe(self, _request: Json) -> Json:
-        view = self._read()
+        view = self.shown = self._read()
         groups = view.groups.values()
         return {
             "ClusterArn": ARN,

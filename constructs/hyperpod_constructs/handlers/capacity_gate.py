@@ -335,7 +335,7 @@ def _tells(watch: Watch, event: dict[str, Any]) -> bool:
     level, described = event.get("EventLevel"), event.get("Description", "")
     counts = watch["seen"].get("counts", {})
     moving = counts.get("current") != counts.get("target")
-    if level == "Warn" and _NOISE in described and moving:
+    if level == "Warn" and _NOISE in described.lower() and moving:
         return False
     return not (level == "Info" and event["ResourceType"] == "Instance")
 

@@ -648,6 +648,25 @@ def test_a_text_where_a_number_belongs_is_named(stack: Stack) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(
+            quota(ComputeQuotaTarget={"TeamName": "vision", "FairShareWeight": "much"}), id="a text"
+        ),
+        pytest.param(Declared(QUOTA, {"Name": "vision"}), id="no cluster"),
+        pytest.param(quota(ActivationState="Held"), id="a value of its own"),
+    ],
+)
+def test_a_rollback_of_what_is_wrong_does_not_stumble_over_it(
+    fake: FakeSageMaker, stack: Stack, wrong: Declared
+) -> None:
+    finish(stack.deploy({"Vision": quota()}))
+    assert not finish(stack.deploy({"Vision": wrong}))
+    assert stack.status == "UPDATE_ROLLBACK_COMPLETE"
+    assert only(fake, "vision").settings["ActivationState"] == "Enabled"
+
+
 def test_a_cluster_that_is_not_there_fails_a_create_and_completes_a_delete(
     fake: FakeSageMaker, stack: Stack
 ) -> None:

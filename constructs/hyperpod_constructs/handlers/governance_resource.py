@@ -274,7 +274,7 @@ class _Poll:
 
     def _reconcile(self) -> Live:
         listed = self._list(self._cluster_arn)
-        wanted = self._wanted(self._properties)
+        wanted = self._wanted()
         live = self._choose([one for one in listed if one["Name"] == self._identity.name])
         if live is None:
             self._make_way([one for one in listed if one["Name"] != self._identity.name])
@@ -380,7 +380,11 @@ class _Poll:
         old = self._old()
         if old is None or Identity.of(self._kind, old) != self._identity:
             return {}
-        before = self._wanted(old)
+        try:
+            before = self._typed(old)
+        except ValueError:
+            # In a rollback, the old is what has just been refused for this.
+            return {}
         return {key: before[key] for key in self._kind.settings if key in before}
 
     def _retag(self, live: Live) -> None:
@@ -465,17 +469,21 @@ class _Poll:
     # What is asked, and whose it is.
 
     def _old(self) -> Mapping[str, Any] | None:
-        old: Mapping[str, Any] | None = self._event.get("OldResourceProperties")
-        return old
+        """Return the old properties, if they name something: in a rollback they may not."""
+        old: Mapping[str, Any] = self._event.get("OldResourceProperties") or {}
+        return old if {"ClusterArn", "Name"} <= set(old) else None
 
-    def _wanted(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+    def _wanted(self) -> dict[str, Any]:
+        try:
+            return self._typed(self._properties)
+        except ValueError as error:
+            raise self._refuse(str(error)) from error
+
+    def _typed(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of the Create call that properties have, in their types."""
         model = service_api.client().meta.service_model
         members = model.operation_model(f"Create{self._kind.noun}").input_shape.members
-        try:
-            return {key: _typed(properties[key], members[key]) for key in members if key in properties}
-        except ValueError as error:
-            raise self._refuse(str(error)) from error
+        return {key: _typed(properties[key], members[key]) for key in members if key in properties}
 
     def _tags(self) -> dict[str, str]:
         return {**_given_tags(self._properties), OWNER_TAG: self._owner}

@@ -227,9 +227,10 @@ def team_renamed(base: Fleet, new: Fleet) -> Iterator[Finding]:
     **Fix.** Set `renamedFrom: vision` in the new team's spec if the jobs that wait may be lost. If not, hold
     and drain the old queue first: `hpf remove-team` says how.
     """
+    consents, successors = _consents(new), _successors(base, new)
     for loss in _losses(base, new):
-        other = _successor(loss, base, new)
-        if other is not None and loss.team.name not in _consents(new):
+        other = successors.get(loss.team.name)
+        if other is not None and loss.team.name not in consents:
             yield team_renamed.finding(
                 other.place("metadata", "name"),
                 f"team {loss.team.name} became {other.name}: its queue on {loss.clusters} would be deleted"
@@ -275,9 +276,9 @@ def queue_removed(base: Fleet, new: Fleet) -> Iterator[Finding]:
     **Fix.** Take it back, and do what `hpf remove-team` says: `activationState: Disabled`, deploy, wait until
     nothing runs, then remove.
     """
-    consents = _consents(new)
+    spoken_for = {**_consents(new), **_successors(base, new)}
     for loss in _losses(base, new):
-        if loss.whole and (loss.team.name in consents or _successor(loss, base, new) is not None):
+        if loss.whole and loss.team.name in spoken_for:
             continue
         path = ("metadata", "name") if loss.whole else ("spec", "allocations", loss.indexes[0], "cluster")
         what = f"team {loss.team.name}" if loss.whole else f"the allocation of team {loss.team.name}"
@@ -629,17 +630,20 @@ def _consents(new: Fleet) -> dict[str, Team]:
     return {team.spec.renamed_from: team for team in new.teams if team.spec.renamed_from is not None}
 
 
-def _successor(loss: _Loss, base: Fleet, new: Fleet) -> Team | None:
-    """The new team that has the allocations of one that is gone, or else its file."""
-    if not loss.whole:
-        return None
-    before = {team.name for team in base.teams}
+def _successors(base: Fleet, new: Fleet) -> dict[str, Team]:
+    """By the name of a team that is gone, the new team that has its allocations, or else its file."""
+    before, there = {team.name for team in base.teams}, {team.name for team in new.teams}
+    gone = [team for team in base.teams if team.name not in there]
     fresh = [team for team in new.teams if team.name not in before and team.spec.renamed_from is None]
-    same = (team for team in fresh if team.spec.allocations == loss.team.spec.allocations)
+    if not gone or not fresh:
+        return {}
+    same = {repr(team.spec.allocations): team for team in reversed(fresh)}
     old_files, files = _own_files(base), _own_files(new)
-    file = old_files.get(loss.team.name)
-    at_its_place = (team for team in fresh if file is not None and files.get(team.name) == file)
-    return next(same, None) or next(at_its_place, None)
+    at_file = {files[team.name]: team for team in fresh if team.name in files}
+    found = {team.name: same.get(repr(team.spec.allocations)) for team in gone}
+    return {
+        name: other for name, it in found.items() if (other := it or at_file.get(old_files.get(name, "")))
+    }
 
 
 def _own_files(fleet: Fleet) -> dict[str, str]:

@@ -479,7 +479,7 @@ def _renamed(old: Cluster, now: Cluster, base: Fleet, new: Fleet) -> bool:
     kept = {cluster.name for cluster in new.clusters}, {cluster.name for cluster in base.clusters}
     if old.name in kept[0] or now.name in kept[1]:
         return False
-    return not any(True for _ in _identity(old, now, base, new))
+    return not list(_identity(old, now, base, new))
 
 
 def _kept(base: Fleet, new: Fleet) -> Iterator[tuple[Cluster, Cluster]]:
@@ -487,7 +487,7 @@ def _kept(base: Fleet, new: Fleet) -> Iterator[tuple[Cluster, Cluster]]:
     before = {cluster.name: cluster for cluster in base.clusters} if base.name == new.name else {}
     for cluster in new.clusters:
         old = before.get(cluster.name)
-        if old is not None and not any(True for _ in _identity(old, cluster, base, new)):
+        if old is not None and not list(_identity(old, cluster, base, new)):
             yield old, cluster
 
 

@@ -6,7 +6,6 @@ import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 from tests.constructs.fake_sagemaker import FakeSageMaker
 from tests.constructs.provider_framework import Framework, Stack, finish
-from tests.constructs.test_deletion_order import outlives, references
 from tests.constructs.test_governance_resource import make_in_console, quota, scheduler
 
 from hyperpod_constructs.handlers import governance_resource
@@ -28,6 +27,29 @@ def one(template: Template, kind: str) -> tuple[str, Any]:
         (name, resource) for name, resource in template["Resources"].items() if resource["Type"] == kind
     ]
     return name, resource
+
+
+def references(value: Any) -> set[str]:
+    """Return the logical ids that Ref and GetAtt name anywhere in a value."""
+    if isinstance(value, list):
+        return {name for item in value for name in references(item)}
+    if not isinstance(value, dict):
+        return set()
+    own = {value["Ref"]} if "Ref" in value else {value["Fn::GetAtt"][0]} if "Fn::GetAtt" in value else set()
+    return own | {name for item in value.values() for name in references(item)}
+
+
+def outlives(template: Template, logical_id: str) -> set[str]:
+    """Return all that is created before this one and deleted after it."""
+    resources = template["Resources"]
+    seen: set[str] = set()
+    todo = {logical_id}
+    while todo:
+        resource = resources[todo.pop()]
+        needs = {*resource.get("DependsOn", []), *references(resource["Properties"])} & set(resources)
+        todo |= needs - seen
+        seen |= needs
+    return seen
 
 
 def statements(template: Template) -> list[Any]:

@@ -815,6 +815,9 @@ class ClusterSpec(Model):
         default=CapacityGate.model_construct(wait_for="Minimum", timeout_in_minutes=210),
         description="What a deployment waits for.",
     )
+    update_guard: Toggle = Field(
+        "Enabled", description="Whether a deployment refuses what the service would, or a queue in use to go."
+    )
     governance: Governance | None = Field(None, description="Quotas and scheduling (EKS only).")
     monitoring: Monitoring = Field(
         default=Monitoring.model_construct(

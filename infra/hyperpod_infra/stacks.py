@@ -180,6 +180,7 @@ class ClusterStack(FleetStack):
             cluster_role_arn=spec.cluster_role,
             tiered_storage=self._tiered_storage(),
             container_insights=_insights(self.cluster),
+            update_guard=spec.update_guard == "Enabled",
             # It needs a node: the capacity stack has it.
             coredns=False,
         )
@@ -220,6 +221,7 @@ class ClusterStack(FleetStack):
             if database is not None
             else None,
             tiered_storage=self._tiered_storage(),
+            update_guard=spec.update_guard == "Enabled",
         )
 
     def _tiered_storage(self) -> hyperpod.TieredStorage | None:
@@ -325,14 +327,16 @@ class GovernanceStack(TeamsStack):
             if team in shard.teams
         ]
         for quota in quotas:
-            quota.node.add_dependency(guard)
+            quota.node.add_dependency(*guard)
         # The service makes a team's namespace with its quota; a role binding before that has no place.
-        self._install(hyperpod_cluster, after=[self.task_governance, *quotas])
+        self._install(hyperpod_cluster, after=[*guard, self.task_governance, *quotas])
 
     def _guard(
         self, fleet: ResolvedFleet, cluster: hyperpod.HyperPodEksCluster, *, is_first: bool
-    ) -> IDependable:
-        return hyperpod.GovernanceUpdateGuard(
+    ) -> list[IDependable]:
+        if self.cluster.config.spec.update_guard == "Disabled":
+            return []
+        guard = hyperpod.GovernanceUpdateGuard(
             self,
             "UpdateGuard",
             cluster_arn=cluster.cluster_arn,
@@ -341,7 +345,8 @@ class GovernanceStack(TeamsStack):
             # In every shard: a team's new name may belong to another than its old one.
             renamed_from=[team.spec.renamed_from for team in fleet.config.teams if team.spec.renamed_from],
             addon_version=self._addon_version() if is_first else None,
-        ).resource
+        )
+        return [guard.resource]
 
     def _addon_version(self) -> str:
         governance = self.cluster.config.spec.governance
@@ -349,7 +354,7 @@ class GovernanceStack(TeamsStack):
         return governance.addon_version or service.DEFAULT_ADDON_VERSION
 
     def _task_governance(
-        self, cluster: hyperpod.HyperPodEksCluster, guard: IDependable
+        self, cluster: hyperpod.HyperPodEksCluster, guard: Sequence[IDependable]
     ) -> hyperpod.TaskGovernance:
         governance, resolved = self.cluster.config.spec.governance, self.cluster.governance
         assert governance is not None
@@ -371,7 +376,7 @@ class GovernanceStack(TeamsStack):
                 tags=self.tags_of_resources,
             ),
             addon_version=self._addon_version(),
-            after=[guard],
+            after=guard,
             scheduler_config_backend=resolved.scheduler_config_backend,
             compute_quota_backend=resolved.compute_quota_backend,
             kubectl_cluster=cluster.eks_cluster,

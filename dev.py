@@ -197,9 +197,9 @@ def check(args: "list[str]") -> int:
 
 
 def golden(_args: "list[str]") -> int:
-    """Renew everything that is generated and committed: catalog, schema, snapshots."""
+    """Renew everything that is generated and committed: catalog, schema, service model, snapshots."""
     prepare()
-    written = ("catalog", "schema", "config_reference", "order_reference")
+    written = ("catalog", "schema", "config_reference", "order_reference", "service_model")
     for tool in (*(f"generate_{each}.py" for each in written), "golden.py"):
         need(PYTHON, "-P", ROOT / "tools" / tool)
     return 0

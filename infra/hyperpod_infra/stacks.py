@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from aws_cdk import Duration, Environment, Fn, Stack, Tags, Token
+from aws_cdk import CfnOutput, Duration, Environment, Fn, Stack, Tags, Token
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3 as s3
@@ -270,7 +270,8 @@ class TeamsStack(FleetStack):
     """What all teams of a cluster share (first shard), and the access and objects of a shard's teams.
 
     A shard's stack is deployed after the one before it: when shards are split, that one gives up the names of
-    the teams that move here.
+    the teams that move here. What all teams share cannot go before a shard that uses it: each imports a value
+    of the first, which always exports it, also while there is no other.
     """
 
     def __init__(
@@ -284,8 +285,12 @@ class TeamsStack(FleetStack):
     ) -> None:
         super().__init__(scope, fleet, cluster, part, shard.index)
         self._shard = shard
-        if previous is not None:
+        export = f"{naming.stack(fleet.name, cluster.name, part)}:Foundation"
+        if previous is None:
+            CfnOutput(self, "Foundation", value=self.stack_id, export_name=export)
+        else:
             self.add_stack_dependency(previous)
+            CfnOutput(self, "StandsOn", value=Fn.import_value(export))
 
     def _install(self, cluster: hyperpod.HyperPodEksCluster, after: Sequence[IDependable]) -> None:
         """Let the teams' IAM principals into the cluster, and install the teams' objects."""

@@ -177,7 +177,9 @@ class _Revision:
             raise UsageError(
                 f"{self._revision!r} is no directory, and git does not find a revision: {_said(done)}"
             )
-        return done.stdout.decode().strip() or None
+        # Of a range (`main..HEAD`) and an exclusion (`^main`) git prints ids too, some with `^`.
+        words = done.stdout.decode().split()
+        return words[0] if len(words) == 1 and not words[0].startswith("^") else None
 
     def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
         done = self._run(*arguments, stdin=stdin)

@@ -226,7 +226,10 @@ class TestNothingToCompare:
 
 
 class TestRefused:
-    @pytest.mark.parametrize("revision", ["nope", "--upload-pack=x", "main:config", "HEAD~99"])
+    @pytest.mark.parametrize(
+        "revision",
+        ["nope", "--upload-pack=x", "main:config", "HEAD~99", "main..HEAD", "main...HEAD", "^main"],
+    )
     def test_an_unknown_revision_is_2(self, revision: str, repository: Path, capsys: Captured) -> None:
         assert validate(f"--base={revision}") == 2
         assert f"hpf: {revision!r} is no directory, and no revision" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hyperpod_infra.order import DEBTS, ORDER, Row
+from hyperpod_infra.order import ORDER, Row
 
 TARGET = Path(__file__).parents[1] / "docs" / "order.md"
 HEAD = """# Order
@@ -63,9 +63,6 @@ def text() -> str:
     """The whole page."""
     lines = [HEAD, "| row | first | then | holds for | why | source |", "|---|---|---|---|---|---|"]
     lines += map(_cells, ORDER)
-    if DEBTS:
-        lines += ["", "Not held yet, and passed over: "]
-        lines[-1] += ", ".join(f"`{row_id}` ({what})" for row_id, what in sorted(DEBTS)) + "."
     return "\n".join(lines) + "\n"
 
 

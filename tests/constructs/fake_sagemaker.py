@@ -314,6 +314,7 @@ class FakeSageMaker:
             one for one in self.items.values() if (one.noun, one.cluster) == (noun, request["ClusterArn"])
         ]
         if noun == "ComputeQuota" and len(there) >= self.limit:
+            self.struck["limit reached"] += 1
             raise ServiceError(
                 "ResourceLimitExceeded", f"the limit of {self.limit} compute quotas is reached"
             )

@@ -205,12 +205,19 @@ def settings(declared: Declared) -> Json:
 def test_a_setting_that_is_dropped_goes_back_to_what_the_service_fills_in(
     fake: FakeSageMaker, stack: Stack
 ) -> None:
-    finish(stack.deploy({"Vision": quota(Description="old")}))
+    finish(stack.deploy({"Vision": quota()}))
     assert finish(stack.deploy({"Vision": with_config(ResourceSharingConfig={"Strategy": "LendAndBorrow"})}))
     made = only(fake, "vision")
     assert made.settings["ComputeQuotaConfig"]["ResourceSharingConfig"]["BorrowLimit"] == 50
-    assert made.settings["Description"] == ""
+    # Once: what the service filled in is not asked to go away again.
     assert made.version == 2
+
+
+def test_a_description_that_is_dropped_is_emptied(fake: FakeSageMaker, stack: Stack) -> None:
+    finish(stack.deploy({"Vision": quota(Description="old")}))
+    assert finish(stack.deploy({"Vision": quota()}))
+    made = only(fake, "vision")
+    assert (made.settings["Description"], made.version) == ("", 2)
 
 
 def test_tags_follow_and_those_of_others_stay(fake: FakeSageMaker, stack: Stack) -> None:
@@ -537,6 +544,20 @@ def test_one_request_that_arrives_twice_makes_one_quota(fake: FakeSageMaker, sta
     assert interleaved(stack.deploy({"Vision": quota()}), again.deploy({"Vision": quota()})) == [True, True]
     fake.clock.sleep(60)
     assert ask_again(fake, stack, "Update", quota())
+    assert only(fake, "vision").status == "Created"
+
+
+@pytest.mark.parametrize("outcomes", [[], [None, None, "Failed"]], ids=["deleted", "deleted at the second"])
+def test_a_create_that_timed_out_and_was_repeated_leaves_one(
+    fake: FakeSageMaker, stack: Stack, outcomes: list[str | None]
+) -> None:
+    fake.unique_at_once = False
+    fake.lag = lambda: 15.0
+    fake.faults.append(Fault("timeout", effect=True, operation="CreateComputeQuota"))
+    # The third change is the removal of the one that is too many.
+    fake.outcomes.extend(outcomes)
+    assert finish(stack.deploy({"Vision": quota()}))
+    assert fake.calls["CreateComputeQuota"] == 2
     assert only(fake, "vision").status == "Created"
 
 

@@ -117,7 +117,6 @@ TROUBLE = (
     Fault("kill", effect=True),
     Fault("AccessDeniedException"),
     Fault("ValidationException"),
-    Fault("ResourceLimitExceeded", operation="CreateComputeQuota"),
 )
 VERBS = ("Create", "Update", "Delete")
 OUTCOMES = (None, None, None, "Failed", "RollbackFailed")
@@ -219,6 +218,7 @@ class Deployments(RuleBasedStateMachine):
             self.fake.faults.extend([None] * chance.randrange(10))
             self.fake.faults.append(chance.choice(TROUBLE))
         self.fake.outcomes.extend(chance.choices(OUTCOMES, k=2))
+        self.fake.limit = chance.choice([50, 50, 0])
         self.deaths.extend(chance.choices(DEATHS, k=polls))
 
     @rule(
@@ -285,6 +285,7 @@ class Deployments(RuleBasedStateMachine):
     def _no_more_faults(self) -> None:
         self.fake.faults.clear()
         self.fake.outcomes.clear()
+        self.fake.limit = 50
         self.deaths.clear()
 
     # What must hold.
@@ -302,8 +303,8 @@ class Deployments(RuleBasedStateMachine):
         if event["RequestType"] == "Delete":
             assert found == [], f"{name} was reported as deleted"
             return
-        assert found, f"{name} was reported as there"
-        assert any(_is_as_asked(one, event["ResourceProperties"]) for one in found), (found, event)
+        assert len(found) == 1, f"{name} was reported as there"
+        assert _is_as_asked(found[0], event["ResourceProperties"]), (found, event)
 
     def _check_deletions(self, stack: Stack) -> None:
         for one in self.fake.deletions[self.checked :]:
@@ -448,5 +449,5 @@ def test_ten_thousand_steps_of_deployments_people_and_faults() -> None:
     assert sum(number for title, number in counts.items() if title.startswith("step ")) >= 10_000
     ends = {f"outcome {verb}{end}" for verb in VERBS for end in ("Failed", "RollbackFailed")}
     deaths = {"kill of the framework", "kill in on_event"}
-    assert set(struck) == {fault.title for fault in TROUBLE} | ends | deaths
+    assert set(struck) == {fault.title for fault in TROUBLE} | ends | deaths | {"limit reached"}
     assert all(counts[f"{request} succeeded"] > 100 for request in VERBS)

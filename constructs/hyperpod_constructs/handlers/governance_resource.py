@@ -291,6 +291,10 @@ class _Poll:
             raise _Waiting(f"has the unknown status {live.status}")
         self._update(live, wanted)
         self._retag(live)
+        # A create that timed out and was repeated, as long as lists did not show it, made another, which
+        # lists may show as late again.
+        if clock() < live.created + 2 * _SETTLED:
+            raise _Waiting(f"is {live.status}; waits in case a repeated create made another")
         return live
 
     def _choose(self, summaries: list[dict[str, Any]]) -> Live | None:

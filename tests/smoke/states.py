@@ -1,0 +1,229 @@
+"""Step Functions: executions that move on as the clock does.
+
+Of the Amazon States Language it has what the templates use: Pass, Task (a Lambda function), Choice, Wait,
+Succeed and Fail, with Retry and Catch, InputPath, ResultPath and simple reference paths. Whatever else a
+definition says is an error.
+"""
+
+import copy
+import itertools
+import json
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.constructs.fake_sagemaker import Clock
+
+Json = Any
+Definition = Mapping[str, Json]
+Invoke = Callable[[str, Json], "tuple[Json, str]"]
+
+_PATH = re.compile(r"\$(\.\w+)*")
+_FIELDS = {
+    "Pass": {"InputPath", "ResultPath"},
+    "Task": {"Resource", "Retry", "Catch", "ResultPath"},
+    "Choice": {"Choices", "Default"},
+    "Wait": {"Seconds"},
+    "Succeed": set[str](),
+    "Fail": {"Error", "Cause"},
+}
+_RULE = {"Variable", "BooleanEquals", "Next"}
+_RETRY = {"ErrorEquals", "IntervalSeconds", "MaxAttempts", "BackoffRate"}
+_CATCH = {"ErrorEquals", "Next", "ResultPath"}
+
+
+class DefinitionError(Exception):
+    """A definition that says more than is understood here."""
+
+
+class TaskError(Exception):
+    """A task's error."""
+
+    def __init__(self, error: str, cause: str) -> None:
+        super().__init__(f"{error}: {cause}")
+        self.error = error
+        self.cause = cause
+
+
+def check(definition: Definition) -> None:
+    """Refuse what is not understood."""
+    _only(definition, {"Comment", "StartAt", "States", "TimeoutSeconds"}, "definition")
+    names = set(definition["States"])
+    for name, state in definition["States"].items():
+        kind = state["Type"]
+        if kind not in _FIELDS:
+            raise DefinitionError(f"{name}: states of type {kind} are not understood here")
+        _only(state, {"Type", "Comment", "Next", "End"} | _FIELDS[kind], name)
+        for part, known in (("Choices", _RULE), ("Retry", _RETRY), ("Catch", _CATCH)):
+            for item in state.get(part, []):
+                _only(item, known, f"{name} {part}")
+                if item.get("ErrorEquals", ["States.ALL"]) != ["States.ALL"]:
+                    raise DefinitionError(f"{name} {part}: only States.ALL is understood here")
+        targets = {item["Next"] for part in ("Choices", "Catch") for item in state.get(part, [])}
+        targets |= {state[key] for key in ("Next", "Default") if key in state}
+        if unknown := targets - names:
+            raise DefinitionError(f"{name} leads to {sorted(unknown)}, which is no state")
+
+
+def _only(given: Mapping[str, Json], known: set[str], what: str) -> None:
+    if unknown := set(given) - known:
+        raise DefinitionError(f"{what}: {sorted(unknown)} is not understood here")
+
+
+@dataclass
+class Execution:
+    """One execution."""
+
+    arn: str
+    document: str
+    status: str = "RUNNING"
+    wakes: float = 0.0
+    steps: Iterator[float] = field(default_factory=lambda: iter(()))
+    retries: int = 0
+
+
+class Machines:
+    """State machines and their executions.
+
+    Args:
+        clock: what time it is.
+        invoke: calls a function by its ARN; gives its answer, and the word for its error.
+    """
+
+    def __init__(self, clock: Clock, invoke: Invoke) -> None:
+        self._clock = clock
+        self._invoke = invoke
+        self._definitions: dict[str, Definition] = {}
+        self._numbers = itertools.count(1)
+        self.executions: dict[str, Execution] = {}
+
+    def define(self, arn: str, definition: str) -> None:
+        """Make a state machine, or give it another definition."""
+        parsed = json.loads(definition)
+        check(parsed)
+        self._definitions[arn] = parsed
+
+    def drop(self, arn: str) -> None:
+        """Delete a state machine; its executions end."""
+        self._definitions.pop(arn, None)
+        prefix = arn.replace(":stateMachine:", ":execution:") + ":"
+        for execution in self.executions.values():
+            if execution.arn.startswith(prefix) and execution.status == "RUNNING":
+                execution.status = "ABORTED"
+
+    def start(self, machine: str, document: str, name: str | None = None) -> Execution:
+        """Start an execution.
+
+        Raises:
+            KeyError: no such state machine.
+            FileExistsError: another execution has the name.
+        """
+        definition = self._definitions[machine]
+        name = name or f"execution-{next(self._numbers)}"
+        arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+        if arn in self.executions:
+            raise FileExistsError(arn)
+        execution = Execution(arn, document, wakes=self._clock.now)
+        execution.steps = self._run(definition, json.loads(document), execution)
+        self.executions[arn] = execution
+        return execution
+
+    def stop(self, arn: str) -> None:
+        """Stop an execution.
+
+        Raises:
+            KeyError: no such execution.
+        """
+        execution = self.executions[arn]
+        if execution.status == "RUNNING":
+            execution.status = "ABORTED"
+
+    def next_wake(self) -> float | None:
+        """When an execution has something to do; None if none is running."""
+        return min((it.wakes for it in self._running()), default=None)
+
+    def step(self) -> None:
+        """Let the execution that is next move on, to its next wait."""
+        execution = min(self._running(), key=lambda it: (it.wakes, it.arn))
+        self._clock.now = max(self._clock.now, execution.wakes)
+        pause = next(execution.steps, None)
+        if pause is not None:
+            execution.wakes = self._clock.now + pause
+
+    def _running(self) -> list[Execution]:
+        return [it for it in self.executions.values() if it.status == "RUNNING"]
+
+    def _run(self, definition: Definition, data: Json, execution: Execution) -> Iterator[float]:
+        started = self._clock.now
+        context = {"Execution": {"StartTime": datetime.fromtimestamp(started, UTC).isoformat()}}
+        name: str | None = definition["StartAt"]
+        while name is not None:
+            if self._clock.now - started > definition.get("TimeoutSeconds", 99_999_999):
+                execution.status = "TIMED_OUT"
+                return
+            state = definition["States"][name]
+            name = state.get("Next")
+            match state["Type"]:
+                case "Pass":
+                    given = _read(state.get("InputPath", "$"), data, context)
+                    data = _written(state.get("ResultPath", "$"), data, given)
+                case "Wait":
+                    yield float(state["Seconds"])
+                case "Choice":
+                    rules = (rule for rule in state["Choices"] if _holds(rule, data))
+                    name = next((rule["Next"] for rule in rules), state.get("Default"))
+                case "Fail":
+                    execution.status = "FAILED"
+                    return
+                case "Task":
+                    try:
+                        result = yield from self._task(state, data, execution)
+                        data = _written(state.get("ResultPath", "$"), data, result)
+                    except TaskError as failure:
+                        if not state.get("Catch"):
+                            execution.status = "FAILED"
+                            return
+                        told = {"Error": failure.error, "Cause": failure.cause}
+                        data = _written(state["Catch"][0].get("ResultPath", "$"), data, told)
+                        name = state["Catch"][0]["Next"]
+        execution.status = "SUCCEEDED"
+
+    def _task(self, state: Definition, data: Json, execution: Execution) -> Generator[float, None, Json]:
+        retry = state.get("Retry", [{"MaxAttempts": 0}])[0]
+        interval = float(retry.get("IntervalSeconds", 1))
+        for left in reversed(range(retry.get("MaxAttempts", 3) + 1)):
+            payload, error = self._invoke(state["Resource"], copy.deepcopy(data))
+            if not error:
+                return payload
+            if not left:
+                raise TaskError(payload.get("errorType", error), json.dumps(payload))
+            execution.retries += 1
+            yield interval
+            interval *= float(retry.get("BackoffRate", 2))
+        raise AssertionError("unreachable")
+
+
+def _holds(rule: Definition, data: Json) -> bool:
+    return _read(rule["Variable"], data, {}) is rule["BooleanEquals"]
+
+
+def _read(path: str, data: Json, context: Json) -> Json:
+    if path.startswith("$$"):
+        path, data = path[1:], context
+    if not _PATH.fullmatch(path):
+        raise DefinitionError(f"path {path} is not understood here")
+    for part in path.split(".")[1:]:
+        data = data[part]
+    return data
+
+
+def _written(path: str, data: Json, value: Json) -> Json:
+    if not _PATH.fullmatch(path):
+        raise DefinitionError(f"path {path} is not understood here")
+    parts = path.split(".")[1:]
+    if not parts:
+        return value
+    (part,) = parts
+    return {**data, part: value}

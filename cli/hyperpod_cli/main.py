@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hyperpod_cli.output import FINDING_FORMATS, QUOTA_FORMATS, REHEARSAL_FORMATS, UsageError, emit
+from hyperpod_cli.output import (
+    FINDING_FORMATS,
+    QUOTA_FORMATS,
+    REHEARSAL_FORMATS,
+    UsageError,
+    emit,
+    open_closed,
+)
 
 if TYPE_CHECKING:
     from hyperpod_cli.pipeline import Checked
@@ -20,6 +27,7 @@ OK, FINDINGS, USAGE = 0, 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
+    open_closed()
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -27,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hpf: {error}", file=sys.stderr)
         return USAGE
     except BrokenPipeError:
-        # The reader went away (hpf quotas | head); Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away: hpf quotas | head
         return OK
     except KeyboardInterrupt:
         print("hpf: interrupted", file=sys.stderr)

@@ -27,14 +27,14 @@ def emit(text: str, output: Path | None) -> None:
     """Write text to a file, or to standard output if there is none.
 
     Raises:
-        UsageError: the file cannot be written.
+        UsageError: it cannot be written.
+        BrokenPipeError: who read standard output went away.
     """
     if output is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # The same bytes on every locale; a file name that is no UTF-8 has its odd bytes escaped.
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
         return
     try:
         if output.exists() and not output.is_file():
@@ -47,6 +47,29 @@ def emit(text: str, output: Path | None) -> None:
             fresh.replace(output.resolve())
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        _forget_stdout()
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UsageError(f"cannot write standard output: {error.strerror or error}") from error
+
+
+def _forget_stdout() -> None:
+    """Let what standard output could not take go nowhere; Python would complain of it again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def open_closed() -> None:
+    """Let a standard stream that is closed (`hpf validate >&-`) go nowhere: Python has None for it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  (until the end)
 
 
 @contextmanager

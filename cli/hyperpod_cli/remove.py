@@ -95,10 +95,11 @@ def _finish(options: argparse.Namespace, checked: Checked, removal: Removal, hel
             written = True
     except EditError as error:
         problem = str(error)
+    if options.write:
+        # First: if nothing can be shown, who runs the command again must know that it makes the next step.
+        print(f"hpf: {_outcome(removal, changed, problem)}", file=sys.stderr)
     document = _document(removal, fleet, changed, problem, written)
     emit(_FORMATS[options.format](document), options.output)
-    if options.write:
-        print(f"hpf: {_outcome(removal, changed, problem)}", file=sys.stderr)
     return not (options.write and problem)
 
 

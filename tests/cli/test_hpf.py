@@ -268,6 +268,27 @@ class TestOutput:
         process.stdout.close()
         assert (process.wait(), process.stderr.read()) == (0, b"")
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+    @pytest.mark.parametrize("command", ["validate", "quotas", "schema"])
+    def test_a_full_disk_behind_standard_output_is_wrong_usage(self, command: str) -> None:
+        words = [sys.executable, "-m", "hyperpod_cli.main", command]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        expected = "hpf: cannot write standard output: No space left on device\n"
+        assert (done.returncode, done.stderr) == (2, expected)
+
+    def test_closed_streams_change_no_exit_code(self, typo: Path) -> None:
+        shell = f"{sys.executable} -m hyperpod_cli.main validate"
+        for config, code in ((EXAMPLE, 0), (typo, 1)):
+            words = ["sh", "-c", f"{shell} {config} >&- 2>&-"]
+            assert subprocess.run(words, cwd=ROOT, check=False).returncode == code
+        done = subprocess.run(
+            ["sh", "-c", f"{shell} {EXAMPLE} 2>&-"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.stdout == run("validate", EXAMPLE).stdout
+
     def test_a_terminal_without_utf_8_gets_its_output(self, config: Path) -> None:
         replace(config / "teams" / "onlygputeam.yaml", "cluster: research", "cluster: forschung-ä")
         environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -154,6 +154,23 @@ class TestTeam:
         assert target.read_text().startswith("Remove team vision from research, studio (fleet example)\n")
         assert capsys.readouterr().out == ""
 
+    def test_what_was_written_is_said_even_if_the_steps_cannot_be_shown(
+        self, config: Path, tmp_path: Path, capsys: Captured
+    ) -> None:
+        """Whoever took it for a failure would run it again, and that is the next step."""
+        words = [
+            "remove-team",
+            "vision",
+            str(config),
+            "--write",
+            "--output",
+            str(tmp_path / "none" / "steps"),
+        ]
+        assert main(words) == 2
+        first, second = capsys.readouterr().err.splitlines()
+        assert first.startswith("hpf: step 1 (hold) is written to ")
+        assert second.startswith("hpf: cannot write ")
+
 
 @pytest.mark.parametrize(
     ("words", "message"),

@@ -617,11 +617,19 @@ class TestBadDays:
         self, event: Event, service: str, operation: str, action: str, said: bool, recorded: Recorded
     ) -> None:
         message = self.DENIED.format(action) if said else "Access denied"
-        recorded.error(service, operation, "AccessDeniedException", message)
+        for _ in range(3):
+            recorded.error(service, operation, "AccessDeniedException", message)
         recorded.stack()
-        text = refusal(event)
+        text = refusal(event, Context(120, each=20))
         assert f"no permission for {action}" in text
         assert "so it is refused" in text
+
+    def test_a_denial_may_pass_because_the_role_may_be_seconds_old(self, recorded: Recorded) -> None:
+        for _ in range(3):
+            recorded.error("sagemaker", "describe_cluster", "AccessDeniedException", "Access denied")
+        recorded.cluster(live())
+        assert refusal(update(wanted())) == ""
+        assert recorded.slept
 
     def test_a_throttled_call_is_made_again(self, recorded: Recorded) -> None:
         for _ in range(3):
@@ -649,8 +657,10 @@ class TestBadDays:
         self, recorded: Recorded, capsys: pytest.CaptureFixture[str]
     ) -> None:
         recorded.cluster(live())
-        recorded.error("cloudformation", "describe_stacks", "AccessDenied", "no", 403)
-        assert "orchestrator" in refusal(update(wanted(EksClusterName="shared"), before=wanted()))
+        for _ in range(2):
+            recorded.error("cloudformation", "describe_stacks", "AccessDenied", "no", 403)
+        text = refusal(update(wanted(EksClusterName="shared"), before=wanted()), Context(120, each=50))
+        assert "orchestrator" in text
         assert "cloudformation:DescribeStacks" in capsys.readouterr().out
 
     def test_a_broken_connection_is_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:

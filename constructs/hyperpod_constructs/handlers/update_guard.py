@@ -68,7 +68,9 @@ class _Asking:
                 return call(**arguments)
             except (BotoCoreError, ClientError) as error:
                 left = self._context.get_remaining_time_in_millis() / 1000
-                if not service_api.transient(error) or left < _ONE_MORE + reserve:
+                # A denial too: the role, or what it may do now, may be seconds old.
+                passing = service_api.transient(error) or service_api.denied(error)
+                if not passing or left < _ONE_MORE + reserve:
                     raise
             time.sleep(_PAUSE)
 

@@ -9,6 +9,7 @@ from hyperpod_cli.synth import use_packaged_node
 use_packaged_node()
 
 from hyperpod_infra.app import add_stacks, new_app  # noqa: E402  (jsii reads JSII_NODE when it is imported)
+from hyperpod_infra.order import prove  # noqa: E402  (with the above)
 
 app = new_app()
 directory = Path(app.node.try_get_context("config") or "config")
@@ -18,6 +19,6 @@ if checked.resolved is None:
     sys.exit(f"{directory}: {report.summary(checked.findings)}")
 try:
     add_stacks(app, checked.resolved, directory)
+    prove(Path(app.synth().directory))
 except ValueError as error:
     sys.exit(f"{directory}: {error}")
-app.synth()

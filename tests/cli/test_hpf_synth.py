@@ -1,7 +1,9 @@
 """`hpf synth`: all or nothing, and a sentence for whatever a stage refuses."""
 
+import json
 import os
 import random
+import runpy
 import shutil
 import subprocess
 import sys
@@ -132,6 +134,20 @@ class TestRefusals:
         assert main(["synth", str(EXAMPLE), "--out", str(out)]) == code
         assert said in capsys.readouterr().err.splitlines()[-1]
         assert whole(out, made)
+
+    def test_templates_that_break_an_order_are_refused_whoever_starts_the_synthesis(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    ) -> None:
+        fleet = FLEETS / "slurm-without-continuous"
+        monkeypatch.setattr("hyperpod_infra.order.check", lambda _: ["the queues outlive Kueue"])
+        assert main(["synth", str(fleet), "--out", str(tmp_path / "out")]) == 1
+        assert capsys.readouterr().err.endswith("\nthe queues outlive Kueue\n")
+        assert not (tmp_path / "out").exists()
+
+        monkeypatch.setenv("CDK_OUTDIR", str(tmp_path / "cdk.out"))
+        monkeypatch.setenv("CDK_CONTEXT_JSON", json.dumps({"config": str(fleet)}))
+        with pytest.raises(SystemExit, match="the queues outlive Kueue"):
+            runpy.run_path(str(ROOT / "app.py"))
 
     def test_a_mistake_of_ours_keeps_its_traceback_and_the_old_result(
         self, out: Path, made: Path, monkeypatch: pytest.MonkeyPatch

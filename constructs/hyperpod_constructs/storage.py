@@ -68,6 +68,8 @@ class LustreFileSystem(Construct):
             ),
             tags=[CfnTag(key="Name", value=self.node.path)],
         )
+        # FSx refuses a security group that does not let Lustre's port 988 through to itself yet.
+        self.file_system.node.add_dependency(network)
         self.file_system.apply_removal_policy(removal_policy)
 
     def mount(self, mount_path: str = "/fsx") -> FsxLustreMount:

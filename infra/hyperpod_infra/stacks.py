@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from aws_cdk import CfnOutput, Duration, Environment, Fn, Stack, Tags, Token
+from aws_cdk import CfnOutput, CfnResource, Duration, Environment, Fn, Stack, Tags, Token
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3 as s3
@@ -285,12 +285,11 @@ class TeamsStack(FleetStack):
     ) -> None:
         super().__init__(scope, fleet, cluster, part, shard.index)
         self._shard = shard
-        export = f"{naming.stack(fleet.name, cluster.name, part)}:Foundation"
+        self._first = f"{naming.stack(fleet.name, cluster.name, part)}:Foundation"
         if previous is None:
-            CfnOutput(self, "Foundation", value=self.stack_id, export_name=export)
+            CfnOutput(self, "Foundation", value=self.stack_id, export_name=self._first)
         else:
             self.add_stack_dependency(previous)
-            CfnOutput(self, "StandsOn", value=Fn.import_value(export))
 
     def _install(self, cluster: hyperpod.HyperPodEksCluster, after: Sequence[IDependable]) -> None:
         """Let the teams' IAM principals into the cluster, and install the teams' objects."""
@@ -305,7 +304,12 @@ class TeamsStack(FleetStack):
                 kubernetes_groups=[naming.team_group(team) for team in teams],
             )
         release = naming.release(self._shard.index)
-        charts.install_objects(self, release, self._shard.chart, cluster.eks_cluster, after)
+        chart = charts.install_objects(self, release, self._shard.chart, cluster.eks_cluster, after)
+        if self._shard.index:
+            resource = chart.node.find_child("Resource").node.default_child
+            assert isinstance(resource, CfnResource)
+            # The CDK's handler ignores it. An output would do for CloudFormation, but not for cfn-lint.
+            resource.add_property_override("StandsOn", Fn.import_value(self._first))
 
 
 class GovernanceStack(TeamsStack):

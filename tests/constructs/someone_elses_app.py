@@ -304,6 +304,8 @@ def governance_without_native_types(app: cdk.App) -> None:
         eks_cluster_name="platform",
         scheduler_config=SCHEDULER,
         quotas=[quota("vision")],
+        # Among it the access of the kubectl role, by which Kueue's controller is waited for.
+        after=control_plane.foundation,
         scheduler_config_backend="custom-resource",
         compute_quota_backend="custom-resource",
         kubectl_cluster=control_plane.cluster,

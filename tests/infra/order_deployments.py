@@ -148,10 +148,6 @@ def applications(name: str) -> dict[str, list[tuple[Node, Node]]]:
 
 
 KNOWN = {
-    # Governance upon an EKS cluster that is there does not wait for the access of its kubectl role.
-    ("someone_elses_app", "access-before-custom-resources", "creation"),
-    # A file system does not wait for the rules of a security group in its own stack; a fleet has none there.
-    ("someone_elses_app", "rules-before-file-system", "creation"),
     # Quotas that an app puts into further stacks come after the add-on by a dependency of stacks only.
     ("someone_elses_app", "add-on-before-quotas", "deletion"),
     ("someone_elses_app", "scheduler-config-before-quotas", "deletion"),

@@ -153,7 +153,7 @@ def write(changed: Sequence[FileChange]) -> None:
         EditError: a file was changed meanwhile or cannot be written; what was renamed is put back.
     """
     fresh: dict[Path, Path] = {}
-    done: list[FileChange] = []
+    begun: list[FileChange] = []
     try:
         for change in changed:
             if change.path.read_bytes() != change.before:
@@ -161,16 +161,17 @@ def write(changed: Sequence[FileChange]) -> None:
             if change.after is not None:
                 fresh[change.path] = _beside(change.path, change.after)
         for change in sorted(changed, key=lambda change: change.after is None):  # deletions last
-            target = change.path.resolve()
+            begun.append(change)
             if change.after is None:
                 change.path.unlink()
             else:
-                fresh[change.path].replace(target)
-            done.append(change)
-    except OSError as error:
-        for change in done:
+                fresh[change.path].replace(change.path.resolve())
+    except BaseException as error:  # an interrupt leaves no half either
+        for change in begun:
             _beside(change.path, change.before).replace(change.path.resolve())
-        raise EditError(f"cannot write {error.filename}: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise EditError(f"cannot write {error.filename}: {error.strerror or error}") from error
+        raise
     finally:
         for path in fresh.values():
             path.unlink(missing_ok=True)

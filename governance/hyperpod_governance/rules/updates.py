@@ -340,8 +340,7 @@ def backend_change(base: Fleet, new: Fleet) -> Iterator[Finding]:
     """**What it means.** The scheduler config or the quotas of a cluster would be made by another backend:
     CloudFormation's own types, or a custom resource. `auto` counts as what it stands for in the Region.
 
-    **Why it matters.** CloudFormation first makes the new resource, which takes over what is there under that
-    name, and then deletes the old one: with it the quota, and the team's queue.
+    **Why it matters.** CloudFormation changes no resource into one of another type: it refuses the template.
 
     **Example.** `backend: native` becomes `custom-resource`.
 
@@ -363,8 +362,8 @@ def backend_change(base: Fleet, new: Fleet) -> Iterator[Finding]:
             stack = naming.stack(new.name, cluster.name, "governance")
             yield backend_change.finding(
                 cluster.place(*_GOVERNANCE, "backend"),
-                f"backend of cluster {cluster.name} changes ({', '.join(changed)}): what exists would be"
-                " deleted after the new backend took it over",
+                f"backend of cluster {cluster.name} changes ({', '.join(changed)}): CloudFormation changes no"
+                " resource into one of another type",
                 f"keep backend: {was.backend}, or drain the queues and delete stack {stack} first",
             )
 

@@ -322,8 +322,15 @@ CASES = [
         "an allocation removed",
         "HPF159",
         "vision: cluster: studio",
-        ("the allocation of team vision", "studio"),
+        ("the allocation of team vision", "studio", "run hpf remove-team vision --cluster studio"),
         {"vision/spec/allocations/1": REMOVE},
+    ),
+    Case(
+        "all allocations removed, and the team stays",
+        "HPF159",
+        "vision: cluster: research",
+        ("research, studio", "hpf remove-team vision --cluster studio"),
+        {"vision/spec/allocations": []},
     ),
     Case(
         "a team held on one of two clusters",

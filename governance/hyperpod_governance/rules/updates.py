@@ -286,7 +286,7 @@ def queue_removed(base: Fleet, new: Fleet) -> Iterator[Finding]:
             loss.team.place(*path),
             f"{what} was here and is gone: its queue on {loss.clusters} was not held (activationState"
             " Enabled) and would be deleted with the jobs that wait in it",
-            f"take it back and run hpf remove-team {loss.team.name}",
+            f"take it back and run {_removal(loss)}",
         )
 
 
@@ -618,6 +618,15 @@ def _losses(base: Fleet, new: Fleet) -> Iterator[_Loss]:
         ]
         if indexes:
             yield _Loss(team, indexes, team.name not in teams)
+
+
+def _removal(loss: _Loss) -> str:
+    """The command that does it right; without --cluster it would be the whole team."""
+    command = f"hpf remove-team {loss.team.name}"
+    if loss.whole:
+        return command
+    lost = [loss.team.spec.allocations[index].cluster for index in loss.indexes]
+    return ", ".join(f"{command} --cluster {cluster}" for cluster in lost)
 
 
 def _in_use(allocation: Allocation) -> bool:

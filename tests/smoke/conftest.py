@@ -47,13 +47,22 @@ def cdk(world: World, cdk_cli: list[str], tmp_path: Path) -> Cdk:
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_REGION": "us-east-1",
         "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "CDK_DISABLE_VERSION_CHECK": "true",
         "CI": "true",
     }
     options = {"deploy": ["--require-approval", "never"], "destroy": ["--force"]}
 
     def run(command: str, assembly: Assembly, *arguments: str) -> subprocess.CompletedProcess[str]:
         assembly.publish_layers(world)
-        words = [*cdk_cli, command, "--app", str(assembly.directory), *options[command], *arguments]
+        words = [
+            *cdk_cli,
+            command,
+            "--no-notices",
+            "--app",
+            str(assembly.directory),
+            *options[command],
+            *arguments,
+        ]
         return subprocess.run(
             words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )

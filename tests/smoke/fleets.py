@@ -65,6 +65,8 @@ CUSTOM = (
 MORE_FOR_VISION = (("accelerators: 4", "accelerators: 6"),)
 VISION_HELD = (("accelerators: 4}]", "accelerators: 4}]\n      activationState: Disabled"),)
 WITHOUT_VISION = ((FLEET[FLEET.rindex("---") :], ""),)
+OTHER_TYPE = (("ml.g6.12xlarge", "ml.g6.24xlarge"),)
+LOWER_MINIMUM = (("instanceCount: 4, minInstanceCount: 2", "instanceCount: 4, minInstanceCount: 1"),)
 MORE_INSTANCES = (("instanceCount: 4, minInstanceCount: 2", "instanceCount: 8, minInstanceCount: 6"),)
 
 

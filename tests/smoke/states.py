@@ -146,7 +146,8 @@ class Machines:
 
     def step(self) -> None:
         """Let the execution that is next move on, to its next wait."""
-        execution = min(self._running(), key=lambda it: (it.wakes, it.arn))
+        # Of several, the one that was started first.
+        execution = min(self._running(), key=lambda it: it.wakes)
         self._clock.now = max(self._clock.now, execution.wakes)
         pause = next(execution.steps, None)
         if pause is not None:

@@ -9,7 +9,7 @@ refuse; IAM beyond the actions in inline policies; anything inside the cluster (
 comes of changes at the same time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.smoke import fleets
 from tests.smoke.assembly import Assembly
 from tests.smoke.conftest import Cdk
 from tests.smoke.fleets import CAPACITY, CLUSTER, GOVERNANCE, NETWORK, assembly
+from tests.smoke.template import Template
 from tests.smoke.world import Place, World
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config"
@@ -109,7 +110,7 @@ def test_a_change_of_one_quota_updates_that_quota_and_nothing_else(
     assert {name: count for name, count in made if name.startswith(changing)} == {"UpdateComputeQuota": 1}
 
 
-def test_a_missed_minimum_fails_the_deployment_with_its_reason_and_leaves_the_cluster(
+def test_a_missed_minimum_fails_with_its_reason_and_leaves_the_cluster_for_a_lower_one(
     world: World, cdk: Cdk
 ) -> None:
     place = world.place("us-east-1")
@@ -130,6 +131,10 @@ def test_a_missed_minimum_fails_the_deployment_with_its_reason_and_leaves_the_cl
     }
     assert counts(place) == {"system": (2, 1), "g6": (0, 0)}
     assert quotas(place) == {}
+    again = cdk("deploy", assembly(*fleets.LOWER_MINIMUM), "--all")
+    assert again.returncode == 0, again.stderr
+    assert counts(place) == {"system": (2, 1), "g6": (1, 1)}
+    assert accelerators(place) == {"llm": 8, "vision": 4}
 
 
 def test_a_group_that_grows_is_waited_for_again_and_the_others_are_not(world: World, cdk: Cdk) -> None:
@@ -140,6 +145,18 @@ def test_a_group_that_grows_is_waited_for_again_and_the_others_are_not(world: Wo
     assert counts(world.place("us-east-1")) == {"system": (2, 1), "g6": (8, 6)}
     (started,) = set(world.machines.executions) - before
     assert '"group":"g6"' in world.machines.executions[started].document
+
+
+def test_a_change_that_the_service_refuses_is_refused_before_anything_is_touched(
+    world: World, cdk: Cdk
+) -> None:
+    assembly().deploy(world)
+    before = world.place("us-east-1").sagemaker.calls.copy()
+    done = cdk("deploy", assembly(*fleets.OTHER_TYPE), CLUSTER)
+    assert done.returncode == 1
+    assert "type of instance group g6: wanted ml.g6.24xlarge, live ml.g6.12xlarge" in said(done.stderr)
+    assert statuses(world.place("us-east-1"))[CLUSTER] == "UPDATE_ROLLBACK_COMPLETE"
+    assert set(world.place("us-east-1").sagemaker.calls - before) == {"DescribeCluster"}
 
 
 @NATIVE_AND_CUSTOM
@@ -216,6 +233,50 @@ def test_the_example_comes_as_declared_and_goes_but_for_its_file_system(world: W
         nothing_is_left(place)
     kept = [it.request.type for place in places for it in place.cloudformation.kept]
     assert kept == ["AWS::FSx::FileSystem"]
+
+
+class Without(Assembly):
+    """The fleet's assembly in which some resources do not wait for those of some types."""
+
+    def __init__(self, waiting: str, needed: Sequence[str]) -> None:
+        super().__init__(assembly().directory)
+        self._waiting = waiting
+        self._needed = needed
+        self.cut = 0
+
+    def template(self, name: str) -> Template:
+        template = super().template(name)
+        resources = template["Resources"]
+        for key, resource in resources.items():
+            if self._waiting in key and "DependsOn" in resource:
+                before = resource["DependsOn"]
+                resource["DependsOn"] = [key for key in before if resources[key]["Type"] not in self._needed]
+                self.cut += len(before) - len(resource["DependsOn"])
+        return template
+
+
+@pytest.mark.parametrize(
+    ("waiting", "needed"),
+    [
+        ("Addoncoredns", ["AWS::CloudFormation::WaitCondition"]),
+        ("SchedulerConfig", ["AWS::EKS::Addon", "Custom::AWSCDK-EKS-KubernetesObjectValue"]),
+    ],
+    ids=["coredns for a node", "the scheduler config for its add-on"],
+)
+def test_what_does_not_wait_any_more_fails_in_some_order(
+    world: World, waiting: str, needed: Sequence[str]
+) -> None:
+    broken = Without(waiting, needed)
+
+    def ends(seed: int) -> str:
+        world.place("us-east-1").cloudformation.random.seed(seed)
+        *_, last = broken.deploy(world).values()
+        assert broken.destroy(world) == {}
+        return last
+
+    # Each order has about an even chance.
+    assert "ROLLBACK_COMPLETE" in map(ends, range(20))
+    assert broken.cut
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -158,6 +158,16 @@ def test_a_function_that_is_not_understood_is_an_error() -> None:
         resolver()({"Fn::Cidr": ["10.0.0.0/16", 1, 8]})
 
 
+def test_a_rule_that_does_not_hold_refuses_the_deployment() -> None:
+    store = Store()
+    version = {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/version"}
+    assertion = {"Fn::Not": [{"Fn::Contains": [["30"], {"Ref": "Version"}]}]}
+    rules = {"Check": {"Assertions": [{"Assert": assertion, "AssertDescription": "newer bootstrap"}]}}
+    with pytest.raises(ValidationError, match="newer bootstrap"):
+        deploy(region(store), template(thing("A"), Parameters={"Version": version}, Rules=rules))
+    assert store.log == []
+
+
 def test_what_is_unchanged_is_not_touched() -> None:
     store = Store()
     where = region(store)
@@ -185,6 +195,18 @@ def test_a_single_is_deleted_before_its_replacement_is_made() -> None:
     store.log.clear()
     deploy(where, template(thing("A", kind="Test::Single", size=2)))
     assert store.log == [("delete", "A"), ("create", "A")]
+
+
+def test_what_refers_to_a_single_that_a_rollback_made_again_refers_to_that_one() -> None:
+    store = Store()
+    where = region(store)
+    single = thing("A", kind="Test::Single")
+    deploy(where, template(single, thing("B", "A"), thing("C", "B")))
+    bigger = thing("A", kind="Test::Single", size=2)
+    stack = deploy(where, template(bigger, thing("B", "A"), thing("C", "B", color=POISON)))
+    assert stack.status == "UPDATE_ROLLBACK_COMPLETE"
+    (single_name,) = [name for name in store.live if name.startswith("A")]
+    assert [it["Uses"] for it in store.live.values() if it["Name"] == "B"] == [[single_name]]
 
 
 def test_a_type_cannot_change_in_place() -> None:
@@ -293,6 +315,7 @@ def test_a_stack_is_as_its_template_says_or_as_it_was_before(
             before = wanted_state(wanted)
         assert store.by_name() == before
         assert len(store.live) == len(before)
+        assert all(set(it["Uses"]) <= set(store.live) for it in store.live.values())
         if status == "ROLLBACK_COMPLETE":
             where.delete(where.stacks["stack"])
     if before:

@@ -3,13 +3,14 @@
 Time is the fakes': it moves on when something waits, and what was to happen meanwhile happens.
 """
 
+import itertools
 import json
-import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import unquote
 
 import boto3  # type: ignore[import-untyped]
 from botocore import xform_name  # type: ignore[import-untyped]
@@ -81,6 +82,7 @@ class World:
                 "states": self._states_operation,
                 # The CLI looks there for the cause of a failure.
                 "cloudtrail": {"LookupEvents": lambda _caller, _request: {"Events": []}}.get,
+                "logs": {"FilterLogEvents": lambda _caller, _request: {"events": []}}.get,
             },
             {"lambda": self._lambda, "eks": self._eks},
             {"signal": self._signal},
@@ -89,6 +91,7 @@ class World:
         self.machines = Machines(self.clock, self._invoke)
         self.denied: list[str] = []
         self.forbidden: set[str] = set()
+        self._tokens = itertools.count(1)
         self._moto = mock_aws()
         self._places = {name: Place(self, name) for name in regions}
         api = CloudFormationApi(lambda name: self.place(name).cloudformation, self._read_url)
@@ -140,8 +143,7 @@ class World:
 
     def new_signal(self) -> str:
         """Give a URL that takes signals; `signals` has them by it."""
-        token = secrets.token_hex(16)
-        url = f"{self.endpoint.url}/signal/{token}"
+        url = f"{self.endpoint.url}/signal/{next(self._tokens)}"
         self.signals[url] = []
         return url
 
@@ -189,7 +191,10 @@ class World:
         return self._invoke(arn, event)
 
     def _lambda(self, caller: Caller, path: str, _headers: Mapping[str, str], body: bytes) -> Response:
-        arn = path.split("/")[3].replace("%3A", ":")
+        """Answer Invoke, and what the CLI asks about the log of a function that failed."""
+        arn = unquote(path.split("/")[3])
+        if path.endswith("/configuration"):
+            return (*_ANSWER, json.dumps({"FunctionName": arn}).encode())
         self._check(caller, "lambda:InvokeFunction")
         payload, error = self._invoke(arn, json.loads(body))
         status, headers = _ANSWER

@@ -33,7 +33,6 @@ OPERATIONS = (
     "ListClusterEvents",
     "ListClusterNodes",
     "ListClusterSchedulerConfigs",
-    "ListClusters",
     "ListComputeQuotas",
     "ListTags",
     "UpdateClusterSchedulerConfig",

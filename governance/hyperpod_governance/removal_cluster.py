@@ -33,13 +33,14 @@ def remove_cluster(
         if any(each.cluster == cluster.name for each in team.spec.allocations)
     ]
     made = site.spec.network.create is not None
+    keeps_data = bool(site.spec.file_systems) and not delete_data
     steps = [
         *([hold(teams, [site])] if teams else []),
         _drain_slurm(site) if site.spec.orchestrator.slurm else _drain_eks(site),
         _data(site),
         _destroy(site),
         *([_file_systems(site)] if site.spec.file_systems and delete_data else []),
-        *([_network(site, stays=bool(site.spec.file_systems) and not delete_data)] if made else []),
+        *([_network_stays(site) if keeps_data else _network(site)] if made else []),
         _config(site, teams),
     ]
     return Removal("cluster", site.name, (site.name,), tuple(steps), tuple(_kept(site, delete_data)))
@@ -142,10 +143,7 @@ def _data(site: Site) -> Step:
     return Step(
         id="data",
         title="See what data there is",
-        why="The disks of the nodes"
-        + (" and all namespaces" if site.makes_eks else "")
-        + " go with the next "
-        "step.",
+        why=f"The disks of the nodes{' and all namespaces' if site.makes_eks else ''} go with the next step.",
         commands=tuple(commands),
         notes=tuple(notes),
         done_when="its owners have what they want to keep",
@@ -217,21 +215,23 @@ def _delete_file_system(site: Site, system: FileSystem) -> Command:
     )
 
 
-def _network(site: Site, stays: bool) -> Step:
-    name, region = site.stack("network"), site.spec.region
-    if stays:
-        return Step(
-            id="network",
-            title="The network stays with the file systems",
-            why="They have interfaces in it, so that its stack cannot be deleted before them.",
-            commands=(
-                site.aws(
-                    f"cloudformation delete-stack --stack-name {name}",
-                    "later, when the file systems are gone: it needs no config",
-                ),
+def _network_stays(site: Site) -> Step:
+    return Step(
+        id="network",
+        title="The network stays with the file systems",
+        why="They have interfaces in it, so that its stack cannot be deleted before them.",
+        commands=(
+            site.aws(
+                f"cloudformation delete-stack --stack-name {site.stack('network')}",
+                "later, when the file systems are gone: it needs no config",
             ),
-            done_when="nothing is to be done now",
-        )
+        ),
+        done_when="nothing is to be done now",
+    )
+
+
+def _network(site: Site) -> Step:
+    name, region = site.stack("network"), site.spec.region
     query = "StackResourceSummaries[?ResourceType=='AWS::EC2::VPC'].PhysicalResourceId"
     vpc = (
         f'"Name=vpc-id,Values=$(aws cloudformation list-stack-resources --stack-name {name}'

@@ -108,8 +108,9 @@ def _outcome(removal: Removal, changed: Sequence[FileChange], problem: str | Non
     if problem is not None:
         return f"step {number} ({removal.due.id}) was not written: {problem}"
     files = one_of([shown(change.path) for change in changed])
+    to_do = "review, merge and deploy it" if removal.due.commands else "review and merge it"
     after = f"; then step {number + 1}" if number < len(removal.steps) else ""
-    return f"step {number} ({removal.due.id}) is written to {files}: review, merge and deploy it{after}"
+    return f"step {number} ({removal.due.id}) is written to {files}: {to_do}{after}"
 
 
 # --- what is shown ----------------------------------------------------------------------------------------

@@ -228,7 +228,9 @@ class TestCluster:
 
     def test_a_slurm_cluster_goes_without_a_hold(self, config: Path, capsys: Captured) -> None:
         assert main(["remove-cluster", "pretrain", str(config), "--write"]) == 1
+        capsys.readouterr()
         assert main(["remove-cluster", "pretrain", str(config), "--write", "--destroyed"]) == 0
+        assert capsys.readouterr().err.endswith("clusters/pretrain.yaml: review and merge it\n")
         assert not (config / "clusters" / "pretrain.yaml").exists()
 
 

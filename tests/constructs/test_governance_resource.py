@@ -101,7 +101,7 @@ def test_a_quota_and_a_scheduler_config_are_made_and_reported_with_arn_and_id(
     assert made.settings["ComputeQuotaTarget"] == {"TeamName": "vision", "FairShareWeight": 10}
     assert made.tags == {
         "owner": "ml-platform",
-        OWNER_TAG: f"{stack.id.partition(':stack/')[2]}/Vision",
+        OWNER_TAG: f"{stack.id.partition(':stack/')[2].partition('/')[0]}/Vision",
     }
     assert stack.resources["Vision"].physical_id == "abcdefghijkl/compute-quota/vision/vision"
     config = only(fake, "research", "ClusterSchedulerConfig")
@@ -464,25 +464,21 @@ def test_the_name_of_a_quota_that_another_stack_owns_is_refused(fake: FakeSageMa
     finish(stack.deploy({"Vision": quota()}))
     other = Stack("other", Framework(governance_resource, fake))
     assert not finish(other.deploy({"Mine": quota()}))
-    assert "it belongs to resource Vision of stack research-governance/" in failures(other)[0]
+    assert "it belongs to resource Vision of stack research-governance;" in failures(other)[0]
     assert "remove it there first" in failures(other)[0]
     assert other.status == "ROLLBACK_COMPLETE"
     assert only(fake, "vision").status == "Created"
 
 
-def test_what_cloudformation_itself_owns_is_refused_and_stays(fake: FakeSageMaker, stack: Stack) -> None:
-    theirs = make_in_console(fake, quota())
-    theirs.tags = {
-        "aws:cloudformation:stack-id": stack.id,
-        "aws:cloudformation:stack-name": "research-governance",
-        "aws:cloudformation:logical-id": "NativeVision",
-    }
-    assert not finish(stack.deploy({"Vision": quota()}))
-    assert (
-        "it belongs to CloudFormation itself, as resource NativeVision of stack research-governance"
-        in failures(stack)[0]
-    )
-    assert fake.deletions == []
+def test_what_an_earlier_stack_of_the_same_name_left_behind_is_taken_over(
+    fake: FakeSageMaker, stack: Stack
+) -> None:
+    left = make_in_console(fake, quota())
+    left.tags = {OWNER_TAG: f"{stack.name}/Vision"}
+    assert finish(stack.deploy({"Vision": quota()}))
+    assert only(fake, "vision") is left
+    assert finish(stack.delete())
+    assert fake.items == {}
 
 
 @pytest.mark.parametrize(

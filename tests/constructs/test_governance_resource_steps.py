@@ -293,7 +293,7 @@ class Deployments(RuleBasedStateMachine):
     def _check_success(self, event: Json) -> None:
         counts[f"{event['RequestType']} succeeded"] += 1
         _, _, name, *team = event["PhysicalResourceId"].split("/")
-        stack = event["StackId"].partition(":stack/")[2]
+        stack = event["StackId"].partition(":stack/")[2].partition("/")[0]
         found = [
             one
             for one in self.fake.named(name, NOUNS[event["ResourceType"]])
@@ -310,7 +310,7 @@ class Deployments(RuleBasedStateMachine):
         for one in self.fake.deletions[self.checked :]:
             if one.by_people:
                 continue
-            prefix = stack.id.partition(":stack/")[2]
+            prefix = stack.id.partition(":stack/")[2].partition("/")[0]
             assert one.tags.get(OWNER_TAG, "").startswith(f"{prefix}/"), f"{one} is not of {stack.name}"
             rolls_back = "ROLLBACK" in one.stacks[stack.id]
             broken = one.status.endswith("Failed")
@@ -363,7 +363,7 @@ class Deployments(RuleBasedStateMachine):
     def _clear_the_way(self, number: int) -> None:
         """Let people delete what a message would name: all that no resource of the stack has."""
         stack = self.stacks[number]
-        prefix = stack.id.partition(":stack/")[2]
+        prefix = stack.id.partition(":stack/")[2].partition("/")[0]
         theirs = {f"{prefix}/{logical_id}" for logical_id in stack.resources}
         left = {(f"{prefix}/{logical_id}", physical_id) for logical_id, physical_id in stack.left}
         self.fake.clock.sleep(300)

@@ -35,14 +35,6 @@ OWNER_TAG = "hyperpod-fleet:resource"
 ADOPTED_TAG = "hyperpod-fleet:adopted"
 """Tag of what was there before the stack: a rollback leaves it."""
 
-# Tags that CloudFormation puts on what its own resource types make. [I] They are documented for taggable
-# resources in general; that ComputeQuota and ClusterSchedulerConfig get them is inferred.
-_NATIVE_TAGS = {
-    "stack-id": "aws:cloudformation:stack-id",
-    "stack": "aws:cloudformation:stack-name",
-    "resource": "aws:cloudformation:logical-id",
-}
-
 # Seconds since the event.
 _PERMISSIONS_SPREAD = 2 * 60
 """How long a denial may come of a role that is new."""
@@ -183,15 +175,15 @@ class Live:
 
     @property
     def owner(self) -> str | None:
-        """Who owns it, for people; None if nobody said."""
-        if OWNER_TAG in self.tags:
-            stack, _, resource = self.tags[OWNER_TAG].rpartition("/")
-            return f"resource {resource} of stack {stack}"
-        if _NATIVE_TAGS["stack-id"] in self.tags:
-            stack = self.tags.get(_NATIVE_TAGS["stack"]) or self.tags[_NATIVE_TAGS["stack-id"]]
-            resource = self.tags.get(_NATIVE_TAGS["resource"], "")
-            return f"CloudFormation itself, as resource {resource} of stack {stack}"
-        return None
+        """Who owns it, for people; None if nobody said.
+
+        What somebody else's template made by CloudFormation's own types cannot be told: these put no tags of
+        CloudFormation on it (registry schema, cloudFormationSystemTags). This library's templates add ours.
+        """
+        if OWNER_TAG not in self.tags:
+            return None
+        stack, _, resource = self.tags[OWNER_TAG].rpartition("/")
+        return f"resource {resource} of stack {stack}"
 
 
 class _Waiting(Exception):  # noqa: N818 (no error)
@@ -561,8 +553,12 @@ def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _owner(stack_id: str, logical_id: str) -> str:
-    """Spell the owner as a tag's value: `<stack name>/<stack's UUID>/<logical id>`."""
-    stack = stack_id.partition(":stack/")[2]
+    """Spell the owner as a tag's value: `<stack name>/<logical id>`.
+
+    Without the stack's UUID: what a deployment left behind belongs to the next stack of its name, of which
+    there can only be one at a time.
+    """
+    stack = stack_id.partition(":stack/")[2].partition("/")[0]
     value = f"{stack}/{logical_id}"
     if len(value) <= _VALUE_LIMIT:
         return value

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hyperpod_config.edit import Edit, RemoveAllocation, RemoveDocument
 from hyperpod_config.model import FileSystem, Team
+from hyperpod_governance import stack_parts
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_governance.removal import DRAIN_TIMEOUT, Command, Removal, Site, Step, TeamStack, hold
 
@@ -48,23 +49,9 @@ def remove_cluster(
 
 def destroyed_stacks(site: Site) -> list[str]:
     """Names of the stacks above the network, in the order in which they are destroyed."""
-    spec = site.spec
-    monitoring = [site.stack("monitoring")] if spec.monitoring.state == "Enabled" else []
-    capacity = [site.stack("capacity")] if _waits(site) else []
+    monitoring = [site.stack("monitoring")] if stack_parts.has_monitoring(site.spec) else []
+    capacity = [site.stack("capacity")] if stack_parts.has_capacity(site.spec) else []
     return [*monitoring, *(each.name for each in reversed(site.stacks)), *capacity, site.stack("cluster")]
-
-
-def _waits(site: Site) -> bool:
-    """Whether there is a stack that waits: for the first node that an add-on needs, or for groups."""
-    spec = site.spec
-    insights = spec.monitoring.state == "Enabled" and spec.monitoring.container_insights == "Enabled"
-    if spec.orchestrator.eks is not None and (site.makes_eks or site.owner is not None or insights):
-        return True
-    if spec.capacity_gate.wait_for == "Target":
-        return bool(spec.instance_groups or spec.restricted_instance_groups)
-    return spec.capacity_gate.wait_for == "Minimum" and any(
-        group.min_instance_count for group in spec.instance_groups
-    )
 
 
 def _drain_eks(site: Site) -> Step:

@@ -423,6 +423,20 @@ CASES = [
         ("fleet-research-governance",),
         {GOVERNANCE: REMOVE, "vision/spec/allocations/0": REMOVE, "llm/spec/allocations/0": REMOVE},
     ),
+    Case(
+        "monitoring is switched off",
+        "HPF165",
+        "pretrain: state: Disabled",
+        ("monitoring of cluster pretrain", "fleet-pretrain-monitoring", "aws cloudformation delete-stack"),
+        {f"{SLURM}/monitoring": {"state": "Disabled"}},
+    ),
+    Case(
+        "nothing is waited for any more",
+        "HPF165",
+        "pretrain: waitFor: None",
+        ("capacityGate of cluster pretrain", "fleet-pretrain-capacity"),
+        {f"{SLURM}/capacityGate": {"waitFor": "None"}},
+    ),
 ]
 
 GROUP_OF_G5 = {"name": "new", "instanceType": "ml.g5.8xlarge", "instanceCount": 1}

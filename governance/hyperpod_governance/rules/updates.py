@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hyperpod_config.findings import Finding, Severity, rule
 from hyperpod_config.model import (
     Allocation,
     Cluster,
+    ClusterSpec,
     Fleet,
     Governance,
     InstanceGroup,
@@ -24,7 +25,7 @@ from hyperpod_config.model import (
     Team,
     VpcOverride,
 )
-from hyperpod_governance import naming, resolve, service
+from hyperpod_governance import naming, resolve, service, stack_parts
 from hyperpod_governance.rules import walk
 
 _GOVERNANCE = ("spec", "governance")
@@ -421,16 +422,17 @@ def teams_move(base: Fleet, new: Fleet) -> Iterator[Finding]:
 
 @rule("HPF165", "Stacks are left behind", Severity.WARNING)
 def left_behind(base: Fleet, new: Fleet) -> Iterator[Finding]:
-    """**What it means.** A cluster, or the governance of one, is gone from the config. The place is in the
-    base.
+    """**What it means.** A cluster, or the governance of one, is gone from the config (the place is in the
+    base), or a cluster has no monitoring, or nothing to wait for, any more.
 
     **Why it matters.** A deployment deletes no stack. Nodes, quotas and all else stay, with their cost, and
-    nothing manages them any more.
+    nothing manages them any more. They may also import what the cluster's stack would no longer export, and
+    then CloudFormation does not update that one.
 
-    **Example.** The file of a cluster is deleted.
+    **Example.** The file of a cluster is deleted; a Slurm cluster gets `capacityGate: {waitFor: None}`.
 
     **Fix.** Take it back and do what `hpf remove-cluster` says, or delete the stacks yourself, the newest
-    first.
+    first. Those of monitoring and capacity hold nothing that would be missed: delete them before you deploy.
     """
     if base.name != new.name:
         return
@@ -451,6 +453,24 @@ def left_behind(base: Fleet, new: Fleet) -> Iterator[Finding]:
                 f"governance of cluster {old.name} was here and is gone; stack"
                 f" {naming.stack(new.name, old.name, part)} stays",
                 "hold and drain the queues, then delete the stack",
+            )
+        yield from _idle_stacks(old, cluster, new)
+
+
+def _idle_stacks(old: Cluster, cluster: Cluster, new: Fleet) -> Iterator[Finding]:
+    """Stacks that a kept cluster has no use for any more."""
+    parts: tuple[tuple[naming.StackPart, str, str, Callable[[ClusterSpec], bool]], ...] = (
+        ("monitoring", "monitoring", "state", stack_parts.has_monitoring),
+        ("capacity", "capacityGate", "waitFor", stack_parts.has_capacity),
+    )
+    for part, field, key, has in parts:
+        if has(old.spec) and not has(cluster.spec):
+            stack = naming.stack(new.name, cluster.name, part)
+            yield left_behind.finding(
+                cluster.place("spec", field, key),
+                f"{field} of cluster {cluster.name} makes no stack any more; stack {stack} stays",
+                f"before you deploy: aws cloudformation delete-stack --stack-name {stack} --region"
+                f" {cluster.spec.region}",
             )
 
 

@@ -1,0 +1,23 @@
+"""Which of the stacks that not every cluster has one has, told by its config alone."""
+
+from __future__ import annotations
+
+from hyperpod_config.model import ClusterSpec
+
+
+def has_monitoring(spec: ClusterSpec) -> bool:
+    """Whether there is a stack with the dashboard."""
+    return spec.monitoring.state == "Enabled"
+
+
+def has_capacity(spec: ClusterSpec) -> bool:
+    """Whether there is a stack that waits: for the first node that an add-on needs, or for groups."""
+    eks = spec.orchestrator.eks
+    insights = has_monitoring(spec) and spec.monitoring.container_insights == "Enabled"
+    if eks is not None and (eks.existing is None or spec.governance is not None or insights):
+        return True
+    if spec.capacity_gate.wait_for == "Target":
+        return bool(spec.instance_groups or spec.restricted_instance_groups)
+    return spec.capacity_gate.wait_for == "Minimum" and any(
+        group.min_instance_count for group in spec.instance_groups
+    )

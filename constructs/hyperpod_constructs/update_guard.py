@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import CustomResource, Duration, Stack
+from aws_cdk import ArnFormat, CustomResource, Duration, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -135,10 +135,8 @@ class GovernanceUpdateGuard(_Guard):
     ) -> None:
         statements = [iam.PolicyStatement(actions=["sagemaker:ListComputeQuotas"], resources=["*"])]
         if addon_version is not None:
-            addon = Stack.of(scope).format_arn(
-                service="eks", resource="addon", resource_name=f"{eks_cluster_name}/{ADDON_NAME}/*"
-            )
-            statements.append(iam.PolicyStatement(actions=["eks:DescribeAddon"], resources=[addon]))
+            addon = _addon_arns(scope, eks_cluster_name)
+            statements.append(iam.PolicyStatement(actions=["eks:DescribeAddon"], resources=addon))
         super().__init__(
             scope,
             construct_id,
@@ -154,6 +152,25 @@ class GovernanceUpdateGuard(_Guard):
                 "AddonVersion": addon_version,
             },
         )
+
+
+def _addon_arns(scope: Construct, eks_cluster_name: str) -> list[str]:
+    """What the add-on may be asked for under.
+
+    [U] An add-on that is not there yet has no ARN of its own: denials named the last form in 2021
+    (terraform-aws-modules/terraform-aws-eks, issue 1725). Whether they do today, or name the cluster, no page
+    of AWS says.
+    """
+    stack = Stack.of(scope)
+    return [
+        stack.format_arn(service="eks", resource="addon", resource_name=f"{eks_cluster_name}/{ADDON_NAME}/*"),
+        stack.format_arn(service="eks", resource="cluster", resource_name=eks_cluster_name),
+        stack.format_arn(
+            service="eks",
+            resource=f"/clusters/{eks_cluster_name}/addons/{ADDON_NAME}",
+            arn_format=ArnFormat.NO_RESOURCE_NAME,
+        ),
+    ]
 
 
 def _group(group: InstanceGroup | RestrictedInstanceGroup) -> dict[str, Any]:

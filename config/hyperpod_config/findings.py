@@ -63,7 +63,7 @@ class Rule(Generic[P, R]):
 
     @property
     def page(self) -> str:
-        """What `hpf rules` prints: the docstring of the rule's function, in Markdown."""
+        """The rule's page: the docstring of its function, in Markdown."""
         return inspect.getdoc(self.check) or ""
 
     def finding(self, place: Place, message: str, hint: str = "") -> Finding:
@@ -123,10 +123,12 @@ def no_yaml(place: Place) -> Finding:
 
     **Example.** `hpf validate docs`.
 
-    **Fix.** Name the right directory, or begin a fleet with `hpf init`.
+    **Fix.** Name the right directory, or begin a fleet with a Fleet document (docs/config.md).
     """
     return no_yaml.finding(
-        place, "no *.yaml or *.yml file below this directory", "hpf init writes a first fleet"
+        place,
+        "no *.yaml or *.yml file below this directory",
+        "name the directory that has the Fleet document",
     )
 
 

@@ -310,6 +310,17 @@ class TestOutput:
             assert "caf\\udce9.yaml" in done.stdout
 
 
+def test_every_command_that_a_text_names_is_one(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    known = set(re.findall(r"^    ([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    packages = [path for path in ROOT.glob("*/hyperpod_*") if path.is_dir()]
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    texts += [path for package in packages for path in package.rglob("*.py")]
+    named = {word for path in texts for word in re.findall(r"\bhpf ([a-z][a-z-]+)", path.read_text("utf-8"))}
+    assert named <= known
+
+
 EXAMPLE_TEXTS = {
     path.relative_to(EXAMPLE): path.read_text("utf-8").splitlines(keepends=True)
     for path in sorted(EXAMPLE.rglob("*.yaml"))

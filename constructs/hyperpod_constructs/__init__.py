@@ -46,7 +46,7 @@ from .roles import AutoscalerRole, NodeRole
 from .scripts import LifecycleScripts, packaged_scripts
 from .slurm import AccountingDatabase, HyperPodSlurmCluster
 from .storage import LustreFileSystem, OpenZfsFileSystem
-from .update_guard import ClusterUpdateGuard, GovernanceUpdateGuard
+from .update_guard import ClusterUpdateGuard, GovernanceUpdateGuard, KueueOwnerGuard
 
 __all__ = [
     "BASE_ADDONS",
@@ -79,6 +79,7 @@ __all__ = [
     "HyperPodNetworkBase",
     "HyperPodSlurmCluster",
     "InstanceGroup",
+    "KueueOwnerGuard",
     "Lifecycle",
     "LifecycleScripts",
     "LustreFileSystem",

@@ -12,7 +12,7 @@ from .governance import ADDON_NAME
 from .groups import InstanceGroup, RestrictedInstanceGroup, VpcOverride
 
 RESOURCE_TYPE = "Custom::HyperPodUpdateGuard"
-"""Type of both guards."""
+"""Type of all guards."""
 
 
 class _Guard(Construct):
@@ -117,6 +117,8 @@ class GovernanceUpdateGuard(_Guard):
         teams: teams whose quotas the stack has.
         renamed_from: teams whose queues may be deleted although they are in use.
         addon_version: of the task governance add-on. None: the stack does not have it.
+        stacks_gone: names of stacks of this account and Region that have a Kueue of their own, which the
+            add-on would take over: while one is there, this stack is not deployed.
 
     Attributes:
         resource: what the add-on and the quotas depend on.
@@ -132,17 +134,20 @@ class GovernanceUpdateGuard(_Guard):
         teams: Sequence[str],
         renamed_from: Sequence[str] = (),
         addon_version: str | None = None,
+        stacks_gone: Sequence[str] = (),
     ) -> None:
         statements = [iam.PolicyStatement(actions=["sagemaker:ListComputeQuotas"], resources=["*"])]
         if addon_version is not None:
             addon = _addon_arns(scope, eks_cluster_name)
             statements.append(iam.PolicyStatement(actions=["eks:DescribeAddon"], resources=addon))
+        if stacks_gone:
+            statements.append(_read_stacks(scope, stacks_gone))
         super().__init__(
             scope,
             construct_id,
             description="Refuses to delete queues in use and add-on updates that fail halfway",
             statements=statements,
-            wildcards="To list quotas is allowed for all or none; the ARN of an add-on ends in its id.",
+            wildcards="To list quotas is allowed for all or none; ARNs of add-ons and stacks end in an id.",
             properties={
                 "Guards": "Governance",
                 "ClusterArn": cluster_arn,
@@ -150,8 +155,44 @@ class GovernanceUpdateGuard(_Guard):
                 "Teams": sorted(teams),
                 "RenamedFrom": sorted(renamed_from),
                 "AddonVersion": addon_version,
+                "StacksGone": list(stacks_gone) or None,
             },
         )
+
+
+class KueueOwnerGuard(_Guard):
+    """Refuses to install Kueue beside that of another stack, such as one with the task governance add-on.
+
+    What installs Kueue must depend on `resource`.
+
+    Args:
+        stacks_gone: names of stacks of this account and Region; while one is there, this one is not deployed.
+
+    Attributes:
+        resource: what Kueue depends on.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, stacks_gone: Sequence[str]) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description="Refuses to install a second Kueue",
+            statements=[_read_stacks(scope, stacks_gone)],
+            wildcards="The ARN of a stack ends in an id.",
+            properties={"Guards": "KueueOwner", "StacksGone": list(stacks_gone)},
+        )
+
+
+def _read_stacks(scope: Construct, names: Sequence[str]) -> iam.PolicyStatement:
+    stack = Stack.of(scope)
+    return iam.PolicyStatement(
+        actions=["cloudformation:DescribeStacks"],
+        # Under this ARN CloudFormation authorises a question by name, also if no stack has the name.
+        resources=[
+            stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{name}/*")
+            for name in names
+        ],
+    )
 
 
 def _addon_arns(scope: Construct, eks_cluster_name: str) -> list[str]:

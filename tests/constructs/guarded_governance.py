@@ -1,4 +1,4 @@
-"""A stack with governance behind its guard, for tests here and under cdk-nag."""
+"""Stacks of both owners behind their guards, for tests here and under cdk-nag."""
 
 import aws_cdk as cdk
 
@@ -8,8 +8,12 @@ CLUSTER_ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
 
 
 def build(app: cdk.App) -> None:
-    """Build the stack."""
-    stack = cdk.Stack(app, "governance", env=cdk.Environment(account="123456789012", region="us-east-1"))
+    """Build the stacks."""
+    env = cdk.Environment(account="123456789012", region="us-east-1")
+    hyperpod.KueueOwnerGuard(
+        cdk.Stack(app, "queues", env=env), "Guard", stacks_gone=["fleet-research-governance"]
+    )
+    stack = cdk.Stack(app, "governance", env=env)
     guard = hyperpod.GovernanceUpdateGuard(
         stack,
         "Guard",
@@ -18,6 +22,7 @@ def build(app: cdk.App) -> None:
         teams=["vision", "llm"],
         renamed_from=["sight"],
         addon_version="v1.6.1-eksbuild.1",
+        stacks_gone=["fleet-research-queues"],
     )
     quota = hyperpod.ComputeQuota(
         name="llm",

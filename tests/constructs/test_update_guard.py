@@ -93,9 +93,13 @@ class Recorded:
             "sagemaker", "list_compute_quotas", answer, **asked, **({"NextToken": after} if after else {})
         )
 
-    def stack(self, status: str = "UPDATE_IN_PROGRESS") -> None:
+    def stack(self, status: str | None = "UPDATE_IN_PROGRESS", name: str = STACK) -> None:
+        if status is None:
+            said = f"Stack with id {name} does not exist"
+            self.error("cloudformation", "describe_stacks", "ValidationError", said)
+            return
         stack = {"StackName": "s", "CreationTime": datetime(2026, 11, 21, tzinfo=UTC), "StackStatus": status}
-        self.answer("cloudformation", "describe_stacks", {"Stacks": [stack]}, StackName=STACK)
+        self.answer("cloudformation", "describe_stacks", {"Stacks": [stack]}, StackName=name)
 
 
 @pytest.fixture
@@ -585,6 +589,74 @@ class TestAddon:
 
     def test_a_stack_without_the_add_on_does_not_ask_for_it(self, recorded: Recorded) -> None:
         assert refusal(update(governance([]))) == ""
+
+
+# --- who owns Kueue
+
+
+QUEUES = "fleet-research-queues"
+ALONE = {"ServiceToken": "arn", "Guards": "KueueOwner", "StacksGone": [QUEUES]}
+OWNERS = [
+    pytest.param(governance(["llm"], StacksGone=[QUEUES]), id="with teams"),
+    pytest.param(ALONE, id="alone"),
+]
+
+
+@pytest.mark.parametrize("properties", OWNERS)
+class TestOwner:
+    @pytest.mark.parametrize("kind", ["Create", "Update"])
+    @pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "CREATE_FAILED", "DELETE_IN_PROGRESS"])
+    def test_while_the_other_owners_stack_is_there_nothing_is_installed(
+        self, kind: str, status: str, properties: Json, recorded: Recorded
+    ) -> None:
+        recorded.stack(status, QUEUES)
+        recorded.stack("CREATE_IN_PROGRESS")
+        text = refusal({**update(properties), "RequestType": kind})
+        for word in (
+            f"Stack {QUEUES} is still there ({status})",
+            "hpf remove-team",
+            "cdk destroy",
+            f"aws cloudformation delete-stack --stack-name {QUEUES}",
+        ):
+            assert word in text, text
+        assert len(text) <= service_api.MESSAGE_LIMIT
+
+    @pytest.mark.parametrize("status", [None, "DELETE_COMPLETE"])
+    def test_when_it_is_gone_the_update_goes_on(
+        self, status: str | None, properties: Json, recorded: Recorded
+    ) -> None:
+        recorded.stack(status, QUEUES)
+        assert refusal({**update(properties), "RequestType": "Create"}) == ""
+
+    def test_every_stack_is_asked_for(self, properties: Json, recorded: Recorded) -> None:
+        others = ["a", "b", "c"]
+        for name in others:
+            recorded.stack("CREATE_COMPLETE" if name == "c" else None, name)
+        recorded.stack()
+        assert "Stack c is still there" in refusal(update({**properties, "StacksGone": others}))
+
+    def test_an_update_that_is_taken_back_passes(self, properties: Json, recorded: Recorded) -> None:
+        recorded.stack("UPDATE_COMPLETE", QUEUES)
+        recorded.stack("UPDATE_ROLLBACK_IN_PROGRESS")
+        assert refusal(update(properties)) == ""
+
+    def test_delete_asks_nobody(self, properties: Json, recorded: Recorded) -> None:
+        assert refusal({"RequestType": "Delete", "StackId": STACK, "ResourceProperties": properties}) == ""
+
+    @pytest.mark.parametrize("said", ["cloudformation:DescribeStacks", ""], ids=["AWS names it", "does not"])
+    def test_a_missing_permission_is_named(self, said: str, properties: Json, recorded: Recorded) -> None:
+        message = f"User: arn:aws:sts::1:assumed-role/guard/x is not authorized to perform: {said}"
+        for _ in range(3):
+            recorded.error("cloudformation", "describe_stacks", "AccessDenied", message, 403)
+        recorded.stack()
+        text = refusal(update(properties), Context(120, each=20))
+        assert "no permission for cloudformation:DescribeStacks" in text
+        assert "so it is refused" in text
+
+    def test_another_invalid_request_is_no_absence(self, properties: Json, recorded: Recorded) -> None:
+        recorded.error("cloudformation", "describe_stacks", "ValidationError", "1 validation error detected")
+        recorded.stack()
+        assert "1 validation error detected" in refusal(update(properties))
 
 
 # --- bad days

@@ -24,11 +24,15 @@ ENVIRONMENT = cdk.Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture(scope="module")
-def governance() -> Template:
+def guarded() -> dict[str, Template]:
     app = cdk.App()
     guarded_governance.build(app)
-    template: Template = app.synth().stacks[0].template
-    return template
+    return {stack.stack_name: stack.template for stack in app.synth().stacks}
+
+
+@pytest.fixture(scope="module")
+def governance(guarded: dict[str, Template]) -> Template:
+    return guarded["governance"]
 
 
 def of_type(template: Template, kind: str) -> dict[str, Any]:
@@ -140,6 +144,7 @@ def test_the_guard_of_governance_may_read_quotas_the_add_on_and_its_own_stack(go
         "sagemaker:ListComputeQuotas",
         "eks:DescribeAddon",
         "cloudformation:DescribeStacks",
+        "cloudformation:DescribeStacks",
     ]
     arns = [one["Fn::Join"][1] for one in found[1]["Resource"]]
     assert {(arn[0], arn[1]["Ref"]) for arn in arns} == {("arn:", "AWS::Partition")}
@@ -149,6 +154,43 @@ def test_the_guard_of_governance_may_read_quotas_the_add_on_and_its_own_stack(go
         f"addon/research/{addon}/*",
         "cluster/research",
         f"/clusters/research/addons/{addon}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stack", "kind", "other"),
+    [
+        ("governance", "Governance", "fleet-research-queues"),
+        ("queues", "KueueOwner", "fleet-research-governance"),
+    ],
+)
+def test_the_guard_of_an_owner_asks_for_the_others_stack_and_may_read_no_other(
+    stack: str, kind: str, other: str, guarded: dict[str, Template]
+) -> None:
+    _, guard = only(guarded[stack], RESOURCE_TYPE)
+    assert (guard["Properties"]["Guards"], guard["Properties"]["StacksGone"]) == (kind, [other])
+    found = statements(guarded[stack], f"stack/{other}/*")
+    # By name, also when no stack has it: so a denial of CloudFormation spells it.
+    arn = f":cloudformation:us-east-1:123456789012:stack/{other}/*"
+    assert found[-2:] == [
+        {
+            "Action": "cloudformation:DescribeStacks",
+            "Effect": "Allow",
+            "Resource": {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, arn]]},
+        },
+        {"Action": "cloudformation:DescribeStacks", "Effect": "Allow", "Resource": {"Ref": "AWS::StackId"}},
+    ]
+
+
+def test_governance_that_follows_nobody_asks_for_no_stack() -> None:
+    stack = cdk.Stack(cdk.App(), "s", env=ENVIRONMENT)
+    hyperpod.GovernanceUpdateGuard(
+        stack, "Guard", cluster_arn=guarded_governance.CLUSTER_ARN, eks_cluster_name="research", teams=[]
+    )
+    template = made(stack)
+    assert "StacksGone" not in only(template, RESOURCE_TYPE)[1]["Properties"]
+    assert [one["Resource"] for one in statements(template, "cloudformation:DescribeStacks")[1:]] == [
+        {"Ref": "AWS::StackId"}
     ]
 
 

@@ -33,7 +33,10 @@ _ONE_MORE = service_api.LONGEST_CALL + _PAUSE
 
 _NOT_THERE = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 # [U] DescribeCluster documents ResourceNotFound; other descriptions of SageMaker say it in these words.
+# CloudFormation has no other answer for a stack that is not there than ValidationError and such words.
+_INVALID = frozenset({"ValidationError", "ValidationException"})
 _NOT_FOUND_WORDS = re.compile("not found|could not find|does not exist", re.IGNORECASE)
+_SERVICES = {"DescribeAddon": "eks", "DescribeStacks": "cloudformation"}
 _NOTHING_TO_LOSE = frozenset({"CreateFailed", "CreateRollbackFailed", "Deleting", "Deleted"})
 
 
@@ -96,20 +99,19 @@ class _Asking:
 
 def _absent(error: ClientError) -> bool:
     code, said = service_api.code(error), error.response["Error"].get("Message", "")
-    return code in _NOT_THERE or (code == "ValidationException" and bool(_NOT_FOUND_WORDS.search(said)))
+    return code in _NOT_THERE or (code in _INVALID and bool(_NOT_FOUND_WORDS.search(said)))
 
 
 def _problem(asking: _Asking, event: Mapping[str, Any]) -> str:
     """Why the update is refused; empty if it is not."""
     wanted = event["ResourceProperties"]
     before = event.get("OldResourceProperties", {}) if event["RequestType"] == "Update" else {}
-    guards = {"Cluster": _cluster, "Governance": _governance}
-    service = "sagemaker"
+    guards = {"Cluster": _cluster, "Governance": _governance, "KueueOwner": _owner}
     try:
         return guards[wanted["Guards"]](asking, wanted, before)
     except (BotoCoreError, ClientError) as error:
-        if isinstance(error, ClientError) and error.operation_name == "DescribeAddon":
-            service = "eks"
+        operation = error.operation_name if isinstance(error, ClientError) else ""
+        service = _SERVICES.get(operation, "sagemaker")
         return (
             "It cannot be seen whether this update is safe, so it is refused: "
             f"{service_api.explain(error, service)}. Deploy again when that is mended."
@@ -227,8 +229,29 @@ def _types(title: str, wanted: Properties, live: Properties) -> Iterator[str]:
 
 
 def _governance(asking: _Asking, wanted: Properties, before: Properties) -> str:
-    found = [_addon(asking, wanted), _teams(asking, wanted, before)]
+    found = [_stacks(asking, wanted), _addon(asking, wanted), _teams(asking, wanted, before)]
     return " ".join(filter(None, found))
+
+
+def _owner(asking: _Asking, wanted: Properties, before: Properties) -> str:
+    return _stacks(asking, wanted)
+
+
+def _stacks(asking: _Asking, wanted: Properties) -> str:
+    describe = service_api.client("cloudformation").describe_stacks
+    for name in wanted.get("StacksGone", ()):
+        answer = asking.found(describe, StackName=name)
+        status = answer["Stacks"][0]["StackStatus"] if answer else "DELETE_COMPLETE"
+        if status != "DELETE_COMPLETE":
+            return (
+                f"Stack {name} is still there ({status}). With its Kueue there would be two in one cluster, "
+                "and deleting that stack later would take Kueue away under the queues of this one. Nothing "
+                "was touched. Let its queues run dry first (ActivationState Disabled, deploy, wait: the "
+                "first steps of `hpf remove-team`), then delete it, after those of its name with a number: "
+                f"`cdk destroy --exclusively {name}` with the config that has it, or `aws cloudformation "
+                f"delete-stack --stack-name {name}`. Then deploy again."
+            )
+    return ""
 
 
 def _addon(asking: _Asking, wanted: Properties) -> str:

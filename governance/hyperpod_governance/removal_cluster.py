@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hyperpod_config.edit import Edit, RemoveAllocation, RemoveDocument
 from hyperpod_config.model import FileSystem, Team
-from hyperpod_governance import stack_parts
+from hyperpod_governance import naming, stack_parts
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_governance.removal import DRAIN_TIMEOUT, Command, Removal, Site, Step, TeamStack, hold
 
@@ -52,6 +52,13 @@ def destroyed_stacks(site: Site) -> list[str]:
     monitoring = [site.stack("monitoring")] if stack_parts.has_monitoring(site.spec) else []
     capacity = [site.stack("capacity")] if stack_parts.has_capacity(site.spec) else []
     return [*monitoring, *(each.name for each in reversed(site.stacks)), *capacity, site.stack("cluster")]
+
+
+def _left_behind(site: Site) -> list[str]:
+    """Names of stacks that the config may have had: no deployment deletes one that it has no more."""
+    there = destroyed_stacks(site)
+    parts: tuple[naming.StackPart, ...] = ("monitoring", "capacity")
+    return [name for name in map(site.stack, parts) if name not in there]
 
 
 def _drain_eks(site: Site) -> Step:
@@ -142,11 +149,18 @@ def _destroy(site: Site) -> Step:
     commands: list[Command] = []
     for stack in destroyed_stacks(site)[:-1]:
         commands.append(site.cdk("destroy", stack, "takes away what stands on the cluster"))
+    left_behind = _left_behind(site)
+    commands += [_delete_if_there(site, stack) for stack in left_behind]
     notes = [
         "The stacks go while the config still has the cluster: `cdk destroy` knows no others.",
         "Roles, subnets and security groups of the nodes outlive the cluster, as the stacks' dependencies "
         "see to: delete none by hand while it is Deleting.",
     ]
+    if left_behind:
+        notes.append(
+            f"The config has no {' and no '.join(left_behind)}, but one from before may be deployed: it uses "
+            "exports of the cluster's stack, which then cannot be deleted."
+        )
     if site.owner == "sagemaker":
         left = "must show nothing: HyperPod refuses to delete a cluster that has any"
         commands += [
@@ -170,6 +184,15 @@ def _destroy(site: Site) -> Step:
         commands=tuple(commands),
         notes=tuple(notes),
         done_when="`aws cloudformation describe-stacks` knows none of them",
+    )
+
+
+def _delete_if_there(site: Site, stack: str) -> Command:
+    return site.aws(
+        f"cloudformation delete-stack --stack-name {stack} --region {site.spec.region}"
+        # Until it is gone it uses what the cluster's stack exports.
+        f" && aws cloudformation wait stack-delete-complete --stack-name {stack}",
+        "if an earlier config had it; says nothing if there is none",
     )
 
 

@@ -9,6 +9,7 @@ import botocore.session  # type: ignore[import-untyped]
 import jmespath  # type: ignore[import-untyped]
 import pytest
 from botocore import xform_name
+from tests.governance.fleets import changed, write
 
 from hyperpod_config import edit, load
 from hyperpod_governance import naming
@@ -182,6 +183,33 @@ class TestCluster:
         assert len(checks) == 2
         assert checks[-1] < commands.index("cdk destroy --exclusively example-research-cluster")
         assert not any("list-c" in each.run for each in step(without_cluster("studio"), "destroy").commands)
+
+    @pytest.mark.parametrize(
+        ("part", "change"),
+        [
+            ("capacity", {"pretrain/spec/capacityGate": {"waitFor": "None"}}),
+            ("monitoring", {"pretrain/spec/monitoring": {"state": "Disabled"}}),
+        ],
+    )
+    def test_a_stack_that_an_earlier_config_had_is_deleted_without_the_config(
+        self, part: naming.StackPart, change: dict[str, Any], tmp_path: Path
+    ) -> None:
+        """It would import from the cluster's stack, which could not be destroyed."""
+        of = fleet(write(tmp_path, changed(change)))
+        name = naming.stack(of.name, "pretrain", part)
+        destroy = step(without_cluster("pretrain", of), "destroy")
+        delete = (
+            f"aws cloudformation delete-stack --stack-name {name} --region us-east-1"
+            f" && aws cloudformation wait stack-delete-complete --stack-name {name} --region us-east-1"
+        )
+        commands = [each.run for each in destroy.commands]
+        assert commands.index(delete) < commands.index("cdk destroy --exclusively fleet-pretrain-cluster")
+        assert not any(run.startswith("cdk") and run.endswith(name) for run in commands)
+        assert any(name in note for note in destroy.notes)
+
+    def test_a_stack_that_the_config_has_is_destroyed_with_it(self) -> None:
+        destroy = step(without_cluster("pretrain"), "destroy")
+        assert not any("delete-stack" in each.run for each in destroy.commands)
 
     def test_file_systems_and_the_network_under_them_stay(self) -> None:
         removal = without_cluster("pretrain")

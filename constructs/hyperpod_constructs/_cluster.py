@@ -100,6 +100,7 @@ class ClusterParts(Construct):
         self.spec = spec
         self.scripts = self._scripts()
         self.role = None if spec.execution_role_arn else self._role()
+        self.guard = self._guard()
 
     def _scripts(self) -> LifecycleScripts | None:
         spec = self.spec
@@ -158,7 +159,7 @@ class ClusterParts(Construct):
             tags=render_tags(spec.tags),
         )
         owned = [part for part in (self.role, self.scripts) if part is not None]
-        cluster.node.add_dependency(spec.network, *owned, *after, *self._guard())
+        cluster.node.add_dependency(spec.network, *owned, *after, *self.guard)
         return cluster
 
     def _guard(self) -> list[IDependable]:

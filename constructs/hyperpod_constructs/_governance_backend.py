@@ -14,6 +14,9 @@ from ._functions import handler_function, provider
 QUOTA_TYPE = "Custom::HyperPodComputeQuota"
 SCHEDULER_TYPE = "Custom::HyperPodClusterSchedulerConfig"
 
+OWNER_TAG = "hyperpod-fleet:resource"
+"""Tag of quotas and scheduler configs, native ones too, with the stack they belong to; as in the handler."""
+
 TAG_LIMIT = 48
 """Tags that may be given: the service takes 50, and the custom resources need two."""
 
@@ -69,6 +72,11 @@ class GovernanceProvider(Construct):
             total_timeout=Duration.hours(1),
         )
 
+    @property
+    def service_token(self) -> str:
+        """What custom resources name their provider by."""
+        return self._provider.service_token
+
     def resource(
         self, scope: Construct, construct_id: str, kind: str, properties: Mapping[str, Any]
     ) -> CustomResource:
@@ -89,7 +97,7 @@ class GovernanceProvider(Construct):
         return CustomResource(
             scope,
             construct_id,
-            service_token=self._provider.service_token,
+            service_token=self.service_token,
             resource_type=kind,
             properties=dict(properties),
         )

@@ -27,7 +27,7 @@ from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge_iam
 from ._checks import check_length, check_name, check_range, check_unique
-from ._functions import handler_function, provider
+from ._functions import Lanes, handler_function, provider
 
 WaitFor = Literal["minimum", "target"]
 
@@ -139,6 +139,7 @@ class HyperPodCapacity(Construct):
         self._log = self._progress()
         self._machine = self._state_machine(first_node)
         self._starter = self._start_provider()
+        self._lanes = Lanes()
         self.first_node: IDependable | None = self._wait_for_node() if first_node else None
         self.reached: Sequence[IDependable] = [self._wait_for_group(group, wait_for) for group in waited]
 
@@ -183,6 +184,7 @@ class HyperPodCapacity(Construct):
                 "Input": Stack.of(self).to_json_string({**watch, "url": handle.ref}),
             },
         )
+        self._lanes.add(started)
         condition = CfnWaitCondition(part, "Reached", handle=handle.ref, timeout=str(seconds), count=1)
         condition.node.add_dependency(started)
         return condition
@@ -253,10 +255,14 @@ class HyperPodCapacity(Construct):
         ]
         if first_node:
             actions.append("sagemaker:ListClusterNodes")
+        # [U] Whether the service looks a name up before it asks IAM is not documented.
+        by_name = Stack.of(self).format_arn(
+            service="sagemaker", resource="cluster", resource_name=self._cluster_name
+        )
         poll = self._function(
             "poll",
             f"Looks whether HyperPod cluster {self._cluster_name} has the instances asked for",
-            [iam.PolicyStatement(actions=actions, resources=[self._cluster_arn])],
+            [iam.PolicyStatement(actions=actions, resources=[self._cluster_arn, by_name])],
         )
         give_up = self._function("give_up", "Fails a wait condition whose watch has failed", [])
         log = logs.LogGroup(

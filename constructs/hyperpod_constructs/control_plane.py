@@ -152,6 +152,16 @@ class EksControlPlane(Construct):
         self.public = eks.public_endpoint and not (isinstance(eks, NewEks) and eks.public_access_cidrs)
         _acknowledge_warnings(self, network)
 
+    def update_after(self, guards: Sequence[IDependable]) -> None:
+        """Let updates of a new cluster wait for guards: a step to another Kubernetes version has no way back.
+
+        Args:
+            guards: what may refuse the update. It must not depend on the cluster.
+        """
+        resource = self.cluster.node.default_child
+        if isinstance(resource, eks.CfnCluster):
+            resource.node.add_dependency(*guards)
+
     def add_coredns(self, after: Sequence[IDependable], *, scope: Construct | None = None) -> None:
         """Create coredns in a new cluster without system nodes; it is degraded until nodes exist.
 

@@ -120,6 +120,7 @@ class HyperPodEksCluster(Construct):
             chart=dependencies or DependenciesChart.pinned(),
         )
         parts = ClusterParts(self, "HyperPod", spec=spec)
+        control_plane.update_after(parts.guard)
         autoscaler = AutoscalerRole(self, "AutoscalerRole") if karpenter and not cluster_role_arn else None
         self.cluster = parts.build(
             orchestrator=_orchestrator(control_plane.cluster_arn),

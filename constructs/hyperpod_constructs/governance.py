@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aws_cdk import CfnResource, CustomResource, Duration
+from aws_cdk import CfnResource, CustomResource, Duration, Stack
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_eks_v2 as eks_v2
 from aws_cdk import aws_sagemaker as sagemaker
@@ -12,7 +12,8 @@ from constructs import Construct, IDependable
 
 from ._acknowledge import acknowledge_unknown_type
 from ._checks import check_length, check_name, check_new, check_range, check_short_name, check_unique
-from ._governance_backend import QUOTA_TYPE, SCHEDULER_TYPE, TAG_LIMIT, GovernanceProvider
+from ._functions import Lanes
+from ._governance_backend import OWNER_TAG, QUOTA_TYPE, SCHEDULER_TYPE, TAG_LIMIT, GovernanceProvider
 from .groups import render_tags
 
 ADDON_NAME = "amazon-sagemaker-hyperpod-taskgovernance"
@@ -229,6 +230,18 @@ class ComputeQuota:
         return properties
 
 
+def _owned(tags: Mapping[str, str], scope: Construct, name: str) -> list[dict[str, str]]:
+    """Add the tag by which the custom resources of other stacks see whose a quota is.
+
+    CloudFormation itself puts no tags on these types (registry schema, cloudFormationSystemTags).
+    """
+    return _tag_list({**tags, OWNER_TAG: _owner(scope, name)})
+
+
+def _owner(scope: Construct, name: str) -> str:
+    return f"{Stack.of(scope).stack_name}/{name}"
+
+
 def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
@@ -263,6 +276,8 @@ class TaskGovernance(Construct):
     Attributes:
         addon: the add-on, or None.
         scheduler_config: the L1 or the custom resource of the scheduler config, or None.
+        service_token: what custom resources in other stacks import; None if both backends are native. Export
+            it (Stack.export_value) if such a stack may go, and this one stays.
 
     Raises:
         ValueError: two quotas of one name or team; a kubectl_cluster without a kubectl provider; more than 48
@@ -293,10 +308,12 @@ class TaskGovernance(Construct):
         self._custom_quotas = compute_quota_backend == "custom-resource"
         self._custom_scheduler = scheduler_config_backend == "custom-resource"
         self._provider: GovernanceProvider | None = None
+        self._lanes: dict[Stack, Lanes] = {}
         if self._custom_quotas or (self._custom_scheduler and scheduler_config is not None):
             self._provider = GovernanceProvider(
                 self, "Backend", cluster_arn=cluster_arn, eks_cluster_name=eks_cluster_name
             )
+        self.service_token = self._provider.service_token if self._provider else None
         self.addon = self._addon(eks_cluster_name, addon_version)
         if kubectl_cluster is not None:
             self._wait_for_kueue(kubectl_cluster, addon_version)
@@ -327,6 +344,7 @@ class TaskGovernance(Construct):
         if self._custom_quotas:
             resource = self._custom(container, quota.team_name, QUOTA_TYPE, properties)
         else:
+            properties["Tags"] = _owned(quota.tags, container, quota.team_name)
             resource = CfnResource(
                 container, quota.team_name, type="AWS::SageMaker::ComputeQuota", properties=properties
             )
@@ -351,7 +369,9 @@ class TaskGovernance(Construct):
     ) -> CustomResource:
         check_length(f"tags of {properties['Name']!r}", properties.get("Tags", ()), 0, TAG_LIMIT)
         assert self._provider is not None
-        return self._provider.resource(scope, construct_id, kind, properties)
+        resource = self._provider.resource(scope, construct_id, kind, properties)
+        self._lanes.setdefault(Stack.of(scope), Lanes()).add(resource)
+        return resource
 
     def _addon(self, eks_cluster_name: str, version: str | None) -> eks.CfnAddon | None:
         if version is None:
@@ -432,5 +452,5 @@ class TaskGovernance(Construct):
                 priority_classes=classes or None,
             ),
             description=config.description,
-            tags=render_tags(config.tags),
+            tags=render_tags({**config.tags, OWNER_TAG: _owner(self, config.name)}),
         )

@@ -8,6 +8,7 @@ from aws_cdk import App
 from constructs import Construct
 
 import hyperpod_constructs as hyperpod
+from hyperpod_governance import stack_parts
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_infra.shards import team_shards
 from hyperpod_infra.stacks import (
@@ -45,9 +46,9 @@ def add_stacks(scope: Construct, fleet: ResolvedFleet, directory: Path) -> None:
         if cluster.governance is not None:
             assert stack.eks is not None  # a rule refuses governance on Slurm
             later += _governance(scope, fleet, cluster, stack.eks)
-        if cluster.config.spec.monitoring.state == "Enabled":
+        if stack_parts.has_monitoring(cluster.config.spec):
             later.append(MonitoringStack(scope, fleet, cluster, stack))
-        if CapacityStack.is_needed(cluster, stack):
+        if stack_parts.has_capacity(cluster.config.spec):
             capacity = CapacityStack(scope, fleet, cluster, stack)
             # On Slurm nothing needs a node, and the dashboard shows what the gate waits for.
             for each in later if stack.eks is not None else ():

@@ -23,12 +23,14 @@ NAMESPACE = "hyperpod-fleet"
 _TIMEOUT = Duration.minutes(14)
 
 
-def install_kueue(scope: Construct, cluster: ResolvedCluster, eks_cluster: eks.ICluster) -> eks.HelmChart:
+def install_kueue(
+    scope: Construct, cluster: ResolvedCluster, eks_cluster: eks.ICluster, after: Sequence[IDependable]
+) -> eks.HelmChart:
     """Install Kueue's own chart and wait until its webhooks answer."""
     assert cluster.governance is not None
     assert cluster.config.spec.governance is not None
     kueue = cluster.config.spec.governance.kueue or Kueue()
-    return eks.HelmChart(
+    chart = eks.HelmChart(
         scope,
         "Kueue",
         cluster=eks_cluster,
@@ -42,6 +44,8 @@ def install_kueue(scope: Construct, cluster: ResolvedCluster, eks_cluster: eks.I
         atomic=True,
         timeout=_TIMEOUT,
     )
+    chart.node.add_dependency(*after)
+    return chart
 
 
 def install_objects(

@@ -360,8 +360,10 @@ QUOTAS_OF_STACK = _same_stack(QUOTAS)
 OBJECTS = _any("shared objects, teams' objects", SHARED_OBJECTS, TEAM_OBJECTS)
 GUARDS_OF_STACK = _same_stack(GUARDS)
 GUARDED = _any(
-    "HyperPod cluster, task governance add-on, scheduler config, compute quotas",
+    "EKS and HyperPod clusters, task governance add-on, scheduler config, compute quotas, Kueue",
+    EKS,
     HYPERPOD,
     TASK_GOVERNANCE,
     GOVERNANCE,
+    KUEUE,
 )

@@ -19,7 +19,7 @@ from constructs import Construct, IDependable
 
 import hyperpod_constructs as hyperpod
 from hyperpod_config.model import Eks
-from hyperpod_governance import naming, service
+from hyperpod_governance import naming, service, stack_parts
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
 from hyperpod_infra import charts, groups
 from hyperpod_infra.quotas import compute_quotas
@@ -254,16 +254,11 @@ class CapacityStack(FleetStack):
             cluster_stack_name=cluster_stack.stack_name,
             groups=_waited_for(cluster, cluster_stack),
             wait_for="target" if gate.wait_for == "Target" else "minimum",
-            first_node=_needs_node(cluster),
+            first_node=stack_parts.needs_node(cluster.config.spec),
             timeout=Duration.minutes(gate.timeout_in_minutes),
         )
         if cluster_stack.eks is not None and capacity.first_node is not None:
             cluster_stack.eks.add_coredns(self, [capacity.first_node])
-
-    @staticmethod
-    def is_needed(cluster: ResolvedCluster, cluster_stack: ClusterStack) -> bool:
-        """Whether there is anything to wait for."""
-        return _needs_node(cluster) or bool(_waited_for(cluster, cluster_stack))
 
 
 class TeamsStack(FleetStack):
@@ -330,6 +325,9 @@ class GovernanceStack(TeamsStack):
         self.task_governance: hyperpod.TaskGovernance = (
             previous.task_governance if previous else self._task_governance(hyperpod_cluster, guard)
         )
+        if previous is None and self.task_governance.service_token is not None:
+            # Also while there is no further shard: one that was there may still import it.
+            self.export_value(self.task_governance.service_token)
         quotas = [
             self.task_governance.add_quota(quota, scope=None if previous is None else self)
             for team, quota in compute_quotas(cluster.governance, self.tags_of_resources).items()
@@ -354,6 +352,7 @@ class GovernanceStack(TeamsStack):
             # In every shard: a team's new name may belong to another than its old one.
             renamed_from=[team.spec.renamed_from for team in fleet.config.teams if team.spec.renamed_from],
             addon_version=self._addon_version() if is_first else None,
+            stacks_gone=[naming.stack(fleet.name, self.cluster.name, "queues")] if is_first else [],
         )
         return [guard.resource]
 
@@ -405,16 +404,25 @@ class QueuesStack(TeamsStack):
         previous: QueuesStack | None,
     ) -> None:
         super().__init__(scope, fleet, cluster, "queues", shard, previous)
-        self.shared: IDependable = previous.shared if previous else self._shared(hyperpod_cluster.eks_cluster)
+        self.shared: IDependable = (
+            previous.shared if previous else self._shared(fleet, hyperpod_cluster.eks_cluster)
+        )
         self._install(hyperpod_cluster, after=[self.shared])
 
-    def _shared(self, eks_cluster: eks.ICluster) -> IDependable:
+    def _shared(self, fleet: ResolvedFleet, eks_cluster: eks.ICluster) -> IDependable:
         governance = self.cluster.config.spec.governance
         assert governance is not None
-        installs = governance.kueue is None or governance.kueue.install == "Enabled"
-        after = [charts.install_kueue(self, self.cluster, eks_cluster)] if installs else []
+        after = self._guard(fleet)
+        if governance.kueue is None or governance.kueue.install == "Enabled":
+            after = [charts.install_kueue(self, self.cluster, eks_cluster, after)]
         files = helm.helm_chart(self.cluster, naming.SHARED_RELEASE, teams=(), shared=True)
         return charts.install_objects(self, naming.SHARED_RELEASE, files, eks_cluster, after)
+
+    def _guard(self, fleet: ResolvedFleet) -> list[IDependable]:
+        if self.cluster.config.spec.update_guard == "Disabled":
+            return []
+        other = naming.stack(fleet.name, self.cluster.name, "governance")
+        return [hyperpod.KueueOwnerGuard(self, "UpdateGuard", stacks_gone=[other]).resource]
 
 
 class MonitoringStack(FleetStack):
@@ -487,12 +495,6 @@ def _waited_for(cluster: ResolvedCluster, cluster_stack: ClusterStack) -> list[h
         return []
     mode: Literal["target", "minimum"] = "target" if wait_for == "Target" else "minimum"
     return hyperpod.HyperPodCapacity.waited_for(cluster_stack.gated_groups, mode)
-
-
-def _needs_node(cluster: ResolvedCluster) -> bool:
-    """Whether an EKS add-on comes after the cluster: without a node it is degraded and fails its stack."""
-    eks = cluster.config.spec.orchestrator.eks
-    return eks is not None and (eks.existing is None or cluster.governance is not None or _insights(cluster))
 
 
 def _eks_name(cluster: ResolvedCluster) -> str:

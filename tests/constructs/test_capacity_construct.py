@@ -181,7 +181,9 @@ def test_restricted_groups_are_groups_too() -> None:
 
 def test_the_watch_may_read_one_cluster_and_no_nodes_unless_it_waits_for_one() -> None:
     (read,) = statements(gate(), "poll")
-    assert read["Resource"] == ARN
+    by_arn, by_name = read["Resource"]
+    assert by_arn == ARN
+    assert str(by_name).count(":cluster/research") == 1
     assert read["Action"] == [
         "sagemaker:DescribeCluster",
         "sagemaker:DescribeClusterEvent",

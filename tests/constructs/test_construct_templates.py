@@ -333,6 +333,7 @@ def test_task_governance_is_native_and_pinned(templates: dict[str, Template]) ->
         },
         "ComputeQuotaTarget": {"TeamName": "vision", "FairShareWeight": 10},
         "ActivationState": "Enabled",
+        "Tags": [{"Key": "hyperpod-fleet:resource", "Value": "eks-new/vision"}],
     }
 
 

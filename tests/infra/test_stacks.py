@@ -252,7 +252,7 @@ class TestManyTeams:
         (name,) = changed(made, synthesize(resolve(more), EXAMPLE))
         assert "research-governance" in name
 
-    @pytest.mark.parametrize(("number", "items", "tags", "length"), [(445, 10, 12, 8), (60, 15, 50, 128)])
+    @pytest.mark.parametrize(("number", "items", "tags", "length"), [(445, 10, 12, 8), (62, 15, 48, 128)])
     def test_a_template_that_would_be_too_long_is_split(
         self, number: int, items: int, tags: int, length: int
     ) -> None:

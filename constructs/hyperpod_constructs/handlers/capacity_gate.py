@@ -240,7 +240,7 @@ def _rolled_back(watch: Watch, counts: dict[str, int]) -> Verdict:
     else:
         what = (
             "The minimum was missed: HyperPod rolled the group back to its previous counts, "
-            "unless someone set them by hand"
+            "unless someone, or another deployment, set them"
         )
     # [I] The stack keeps the declared counts, so the same template again is no change to CloudFormation.
     advice = (

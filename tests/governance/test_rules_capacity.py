@@ -10,6 +10,21 @@ from tests.governance.fleets import REMOVE, Case, changed, check, reviewed
 GROUPS = "pretrain/spec/instanceGroups"
 TAINT = {"key": "dedicated", "effect": "NoSchedule"}
 
+ALL_AT_ZERO: dict[str, object] = {
+    "research/spec/autoScaling": {"mode": "Enable", "autoScalerType": "Karpenter"},
+    "research/spec/instanceGroups/0/instanceCount": 0,
+    "research/spec/instanceGroups/0/minInstanceCount": REMOVE,
+    "research/spec/instanceGroups/1/instanceCount": 0,
+    "research/spec/instanceGroups/1/minInstanceCount": REMOVE,
+}
+NO_TEAMS = {"llm/spec/allocations/0": REMOVE, "vision/spec/allocations/0": REMOVE}
+UNGOVERNED = {"research/spec/governance": REMOVE, **NO_TEAMS}
+VPC = {"vpcId": "vpc-1a", "subnetIds": ["subnet-1a"], "securityGroupIds": ["sg-1a"]}
+EXISTING = {
+    "research/spec/orchestrator/eks": {"existing": {"clusterName": "platform"}},
+    "research/spec/network": {"existing": VPC},
+}
+NO_INSIGHTS = {"research/spec/monitoring": {"containerInsights": "Disabled"}}
 CASES = [
     Case(
         "a wait for targets that Karpenter moves",
@@ -89,6 +104,41 @@ CASES = [
         ("0 CPU groups", "without taints"),
         {"studio/spec/instanceGroups/0/kubernetesConfig": {"taints": [TAINT]}},
     ),
+    Case(
+        "no node for the add-ons of a new EKS cluster, though nothing is waited for",
+        "HPF309",
+        "research: instanceGroups:",
+        ("every group of cluster research", "when a node is there", "minInstanceCount: 1"),
+        ALL_AT_ZERO | UNGOVERNED | {"research/spec/capacityGate": {"waitFor": "None"}},
+    ),
+    Case(
+        "no node for the add-on of task governance, and no second word about its pods",
+        "HPF309",
+        "research: instanceGroups:",
+        ("every group",),
+        ALL_AT_ZERO | EXISTING | NO_TEAMS | NO_INSIGHTS,
+    ),
+    Case(
+        "no node for the add-on of Container Insights",
+        "HPF309",
+        "research: instanceGroups:",
+        ("every group",),
+        ALL_AT_ZERO | EXISTING | UNGOVERNED,
+    ),
+    Case(
+        "no node of a restricted group either",
+        "HPF309",
+        "research: restrictedInstanceGroups:",
+        ("every group",),
+        UNGOVERNED
+        | {
+            "research/spec/instanceGroups": REMOVE,
+            "research/spec/nodeProvisioningMode": REMOVE,
+            "research/spec/restrictedInstanceGroups": [
+                {"name": "nova", "instanceType": "ml.p5.48xlarge", "instanceCount": 0}
+            ],
+        },
+    ),
 ]
 
 
@@ -116,6 +166,7 @@ NOT_CONTINUOUS = {
         {"research/spec/capacityGate": {"waitFor": "Target", "timeoutInMinutes": 30}},
         {"research/spec/capacityGate": {"waitFor": "None", "timeoutInMinutes": 30}},
         NOT_CONTINUOUS | {"research/spec/capacityGate": {"waitFor": "None"}},
+        ALL_AT_ZERO | EXISTING | UNGOVERNED | NO_INSIGHTS,
     ],
 )
 def test_what_is_allowed_gives_no_finding(changes: dict[str, object], tmp_path: Path) -> None:

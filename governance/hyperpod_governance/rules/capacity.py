@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hyperpod_config.findings import Finding, Severity, rule
 from hyperpod_config.model import Cluster, Fleet, InstanceGroup
-from hyperpod_governance import service
+from hyperpod_governance import service, stack_parts
 from hyperpod_governance.rules import walk
 
 
@@ -120,7 +120,8 @@ def no_system_node(fleet: Fleet) -> Iterator[Finding]:
     provisioning that takes a `minInstanceCount` of 1 or more.
 
     **Why it matters.** A cluster can be InService without nodes. The pods of the task governance add-on, or
-    of Kueue, then stay Pending, the add-on is reported as degraded, and quotas cannot be made.
+    of Kueue, then stay Pending, the add-on is reported as degraded, and quotas cannot be made. A cluster that
+    asks for no instance at all is an error (HPF309).
 
     **Example.** `{name: system, instanceType: ml.m5.2xlarge, instanceCount: 2}` with Continuous.
 
@@ -128,7 +129,11 @@ def no_system_node(fleet: Fleet) -> Iterator[Finding]:
     """
     for cluster, _ in walk.governed(fleet):
         groups = list(walk.instance_groups(cluster))
-        if groups and not any(_takes_controllers(cluster, group) for _, group in groups):
+        if (
+            groups
+            and not _asks_for_none(cluster)
+            and not any(_takes_controllers(cluster, group) for _, group in groups)
+        ):
             yield no_system_node.finding(
                 cluster.place("spec", "instanceGroups"),
                 f"0 CPU groups of cluster {cluster.name} are sure to have a node for the pods of Kueue; 1"
@@ -213,6 +218,36 @@ def gate_without_continuous(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
+@rule("HPF309", "No instance is asked for")
+def no_instance(fleet: Fleet) -> Iterator[Finding]:
+    """**What it means.** `instanceCount` is 0 in every group of a cluster where something is installed that
+    needs a node: coredns of a new EKS cluster, Kueue or its add-on, or that of Container Insights.
+
+    **Why it matters.** The deployment waits for the cluster's first node before it installs them, whatever
+    `capacityGate.waitFor` is, and fails when no group asks for any. Karpenter does not help: it makes nodes
+    for pods that wait, and these are installed only then.
+
+    **Example.** `autoScaling: {mode: Enable}` with `instanceCount: 0` in every group.
+
+    **Fix.** Give one CPU group an instance, and with Continuous provisioning `minInstanceCount: 1`. To park a
+    cluster, leave it that one.
+    """
+    for cluster in fleet.clusters:
+        if stack_parts.needs_node(cluster.spec) and _asks_for_none(cluster):
+            key = "instanceGroups" if cluster.spec.instance_groups else "restrictedInstanceGroups"
+            yield no_instance.finding(
+                cluster.place("spec", key),
+                f"instanceCount is 0 in every group of cluster {cluster.name}; coredns, Kueue and add-ons are"
+                " installed when a node is there",
+                "set instanceCount: 1 on a CPU group, and minInstanceCount: 1 if provisioning is Continuous",
+            )
+
+
+def _asks_for_none(cluster: Cluster) -> bool:
+    groups = list(walk.groups(cluster))
+    return bool(groups) and not any(group.instance_count for _, group in groups)
+
+
 CONFIG = (
     minimum_above_target,
     minimum_needs_continuous,
@@ -222,4 +257,5 @@ CONFIG = (
     target_is_moved,
     gate_too_short,
     gate_without_continuous,
+    no_instance,
 )

@@ -124,17 +124,16 @@ def _statements(stack: Stack, cluster_arn: str, eks_cluster_name: str) -> list[i
     ]
     eks_cluster = stack.format_arn(service="eks", resource="cluster", resource_name=eks_cluster_name)
     entries = stack.format_arn(service="eks", resource="access-entry", resource_name=f"{eks_cluster_name}/*")
-    changes = [
-        f"sagemaker:{verb}{noun}"
-        for noun in ("ClusterSchedulerConfig", "ComputeQuota")
-        for verb in ("Create", "Delete", "Describe", "Update")
-    ]
+    nouns = ("ClusterSchedulerConfig", "ComputeQuota")
+    creates = [f"sagemaker:Create{noun}" for noun in nouns]
+    changes = [f"sagemaker:{verb}{noun}" for noun in nouns for verb in ("Delete", "Describe", "Update")]
     return [
         # These take no resource.
         iam.PolicyStatement(
             actions=["sagemaker:ListClusterSchedulerConfigs", "sagemaker:ListComputeQuotas"], resources=["*"]
         ),
-        iam.PolicyStatement(actions=changes, resources=[cluster_arn, *ours]),
+        iam.PolicyStatement(actions=creates, resources=[cluster_arn, *ours]),
+        iam.PolicyStatement(actions=changes, resources=ours),
         iam.PolicyStatement(
             actions=["sagemaker:AddTags", "sagemaker:DeleteTags", "sagemaker:ListTags"], resources=ours
         ),

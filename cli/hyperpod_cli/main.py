@@ -76,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     validate.add_argument(
         "--base",
-        metavar="DIR|REV",
-        help="also compare with what is deployed: a config directory, or this one at a git revision",
+        metavar="DIR|REV|REV:DIR",
+        help="also compare with what is deployed: a config directory, this one at a git revision, or another",
     )
 
     quotas = _command(commands, "quotas", "show who may use how much", _quotas)

@@ -69,6 +69,6 @@ def _compared(base: str, directory: Path, fleet: Fleet) -> tuple[list[Finding], 
     from hyperpod_cli.base import load_base  # noqa: PLC0415  (only who compares starts git)
     from hyperpod_governance.updates import refused  # noqa: PLC0415
 
-    before = load_base(base, directory)
+    before = load_base(base, directory, fleet.name)
     found = refused(before.fleet, fleet) if before.fleet is not None else ()
     return [before.named(finding) for finding in found], before.notes

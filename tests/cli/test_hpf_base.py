@@ -71,6 +71,12 @@ def commit(root: Path) -> None:
     git(root, "commit", "-q", "--allow-empty", "-m", "x")
 
 
+def rename(config: Path) -> None:
+    """Make it another fleet."""
+    path = config / "fleet.yaml"
+    path.write_text(path.read_text().replace("name: example", "name: second"))
+
+
 def validate(*arguments: str | Path) -> int:
     return main(["validate", *map(str, arguments)])
 
@@ -201,9 +207,118 @@ class TestRevision:
         assert validate("--base", "main") == 1
 
 
+class TestMoved:
+    """A gate must not turn green just when the directory is renamed."""
+
+    def move(self, repository: Path, name: str = "fleets/research") -> Path:
+        """Move the config, without the team, to a directory that the revision does not have."""
+        target = repository / name
+        target.parent.mkdir(exist_ok=True)
+        (repository / "config").rename(target)
+        (target / TEAM).unlink()
+        return target
+
+    def test_a_directory_that_was_renamed_is_2_and_names_the_old_one(
+        self, repository: Path, capsys: Captured
+    ) -> None:
+        self.move(repository)
+        assert validate("fleets/research", "--base", "main") == 2
+        err = capsys.readouterr().err
+        assert "fleets/research is not in main, but a fleet that seems to have been moved is;" in err
+        assert "name the directory where it was: --base main:config\n" in err
+
+    def test_what_the_message_names_compares(self, repository: Path, capsys: Captured) -> None:
+        self.move(repository)
+        assert validate("fleets/research", "--base", "main:config") == 1
+        assert f"main:config/{TEAM}:4:" in capsys.readouterr().out
+
+    def test_a_fleet_that_is_renamed_too_is_found(self, repository: Path, capsys: Captured) -> None:
+        rename(self.move(repository))
+        assert validate("fleets/research", "--base", "main") == 2
+        assert validate("fleets/research", "--base", "main:config") == 1
+        assert "HPF150" in capsys.readouterr().out
+
+    def test_a_copy_of_a_fleet_that_stays_is_compared_with_it(
+        self, repository: Path, capsys: Captured
+    ) -> None:
+        example(repository / "copy")
+        assert validate("copy", "--base", "main") == 2
+        assert validate("copy", "--base", "main:config") == 0
+
+    def test_the_whole_repository_moved_into_a_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    ) -> None:
+        root = example(tmp_path / "fleet")
+        git(root, "init", "-q", "-b", "main")
+        commit(root)
+        (root / "config").mkdir()
+        for path in [path for path in root.iterdir() if path.name not in (".git", "config")]:
+            path.rename(root / "config" / path.name)
+        assert validate(root / "config", "--base", "main") == 2
+        assert "name the directory where it was: --base main:\n" in capsys.readouterr().err
+        (root / "config" / TEAM).unlink()
+        assert validate(root / "config", "--base", "main:") == 1
+        assert f"main:{TEAM}:4:" in capsys.readouterr().out
+
+    def test_a_fleet_that_cannot_be_read_there_counts(self, repository: Path, capsys: Captured) -> None:
+        path = repository / "config" / "fleet.yaml"
+        was = path.read_text()
+        path.write_text(was + "spec: {\n")
+        commit(repository)
+        path.write_text(was)
+        self.move(repository)
+        assert validate("fleets/research", "--base", "main") == 2
+
+    def test_a_fleet_of_others_is_none(self, repository: Path, capsys: Captured) -> None:
+        (repository / "agones.yaml").write_text("apiVersion: agones.dev/v1\nkind: Fleet\n")
+        (repository / "config" / "fleet.yaml").unlink()
+        commit(repository)
+        (repository / "agones.yaml").unlink()
+        shutil.copy(EXAMPLE / "fleet.yaml", repository / "config")
+        self.move(repository)
+        assert validate("fleets/research", "--base", "main") == 0
+
+    def test_several_are_all_named(self, repository: Path, capsys: Captured) -> None:
+        example(repository / "other")
+        commit(repository)
+        shutil.rmtree(repository / "other")
+        self.move(repository)
+        assert validate("fleets/research", "--base", "main") == 2
+        assert "--base main:config, --base main:other\n" in capsys.readouterr().err
+
+
+class TestDirectoryAtARevision:
+    @pytest.mark.parametrize("spelled", ["main:config", "main:config/", "HEAD^{/x: y}:config", "@{0}:config"])
+    def test_is_written_as_git_writes_it(self, spelled: str, repository: Path, capsys: Captured) -> None:
+        git(repository, "commit", "-q", "--allow-empty", "-m", "x: y")
+        (repository / "config" / TEAM).unlink()
+        assert validate("--base", spelled) == 1
+        assert f"{spelled.rstrip('/')}/{TEAM}:4:" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("spelled", "said"),
+        [
+            ("main:nope", "main:nope is no directory with YAML files\n"),
+            ("main:config/fleet.yaml", "main:config/fleet.yaml is no directory\n"),
+            ("main:docs", "main:docs is no directory with YAML files\n"),
+            ("main:./config", "'./config' is not below the top of the repository"),
+            ("main:../config", "'../config' is not below the top of the repository"),
+            ("nope:config", "'nope' is no directory, and no revision"),
+        ],
+    )
+    def test_that_cannot_be_compared_with_is_2(
+        self, spelled: str, said: str, repository: Path, capsys: Captured
+    ) -> None:
+        (repository / "docs").mkdir()
+        (repository / "docs" / "notes.md").write_text("soon")
+        commit(repository)
+        assert validate("--base", spelled) == 2
+        assert said in capsys.readouterr().err
+
+
 class TestNothingToCompare:
     def test_the_first_commit_of_the_config(self, repository: Path, capsys: Captured) -> None:
-        example(repository / "fleets" / "second")
+        rename(example(repository / "fleets" / "second"))
         assert validate("fleets/second", "--base", "main") == 0
         assert "fleets/second is not in main: nothing to compare with\n" in capsys.readouterr().err
 
@@ -213,6 +328,7 @@ class TestNothingToCompare:
         commit(repository)
         example(repository / "copy")
         shutil.copytree(repository / "copy", repository / "second", dirs_exist_ok=True)
+        rename(repository / "second")
         assert validate("second", "--base", "main") == 0
         assert "nothing to compare with" in capsys.readouterr().err
 
@@ -228,11 +344,31 @@ class TestNothingToCompare:
 class TestRefused:
     @pytest.mark.parametrize(
         "revision",
-        ["nope", "--upload-pack=x", "main:config", "HEAD~99", "main..HEAD", "main...HEAD", "^main"],
+        ["nope", "--upload-pack=x", ":/nope", "HEAD~99", "main..HEAD", "main...HEAD", "^main"],
     )
     def test_an_unknown_revision_is_2(self, revision: str, repository: Path, capsys: Captured) -> None:
         assert validate(f"--base={revision}") == 2
         assert f"hpf: {revision!r} is no directory, and no revision" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("left_out", ["blob:none", "tree:0"])
+    def test_a_partial_clone_whose_remote_is_gone_is_2_and_says_to_fetch(
+        self,
+        left_out: str,
+        repository: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: Captured,
+    ) -> None:
+        git(repository, "config", "uploadpack.allowFilter", "true")
+        clone = tmp_path / "clone"
+        words = ["clone", "-q", "--no-checkout", f"--filter={left_out}", f"file://{repository}", str(clone)]
+        git(tmp_path, *words)
+        repository.rename(tmp_path / "gone")
+        monkeypatch.chdir(example(clone / "config").parent)
+        assert validate("--base", "main") == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("hpf: git does not have all of main, and could not fetch it: could not fetch ")
+        assert line.endswith(" from promisor remote; fetch it first")
 
     def test_an_empty_base_as_of_an_unset_variable_is_2(self, repository: Path, capsys: Captured) -> None:
         assert validate("--base", "") == 2
@@ -325,26 +461,26 @@ class TestLinks:
             (repository / "config" / "up").symlink_to("/")
             link.symlink_to(os.path.relpath(repository / "config" / "up", link.parent) + str(target))
         commit(repository)
-        base = load_base("main", repository / "config")
+        base = load_base("main", repository / "config", "example")
         assert (
             f"main:config/{inside} is a link out of the config directory, which is not followed" in base.notes
         )
         assert base.fleet is not None
-        here = load_base(str(EXAMPLE), EXAMPLE).fleet
+        here = load_base(str(EXAMPLE), EXAMPLE, "example").fleet
         assert here is not None
         assert [team.name for team in base.fleet.teams] == [team.name for team in here.teams]
 
     def test_a_link_to_what_holds_it_is_read_once(self, repository: Path) -> None:
         (repository / "config" / "up").symlink_to(".")
         commit(repository)
-        assert load_base("main", repository / "config").fleet is not None
+        assert load_base("main", repository / "config", "example").fleet is not None
 
     def test_a_loop_of_links_is_an_error_there_as_it_is_here(self, repository: Path) -> None:
         (repository / "config" / "a").symlink_to("b")
         (repository / "config" / "b").symlink_to("a")
         commit(repository)
         with pytest.raises(UsageError, match="main:config/a:1:1: error HPF005"):
-            load_base("main", repository / "config")
+            load_base("main", repository / "config", "example")
 
     def test_a_submodule_is_said(self, repository: Path) -> None:
         inner = repository / "config" / "inner"
@@ -352,7 +488,7 @@ class TestLinks:
         git(inner, "init", "-q")
         commit(inner)
         commit(repository)
-        base = load_base("main", repository / "config")
+        base = load_base("main", repository / "config", "example")
         assert base.notes == ("main:config/inner is a submodule, which is not read",)
 
 

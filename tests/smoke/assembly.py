@@ -75,13 +75,6 @@ class Assembly:
         tags: dict[str, str] = self._artifacts[name]["properties"].get("tags", {})
         return tags
 
-    def publish_layers(self, world: World) -> None:
-        """Say that the layers are published: 60 MB that nothing here opens, and the CLI then leaves out."""
-        for name in self._stacks:
-            for source, destinations in self._files(name):
-                if source.suffix == ".zip":
-                    _put(world, destinations, b"")
-
     def _publish(self, world: World, name: str) -> None:
         for source, destinations in self._files(name):
             if source.is_dir():

@@ -110,7 +110,6 @@ class Event:
     status: str
     reason: str
     at: datetime
-    operation: str
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
@@ -188,10 +187,6 @@ class Region:
 
     def delete(self, stack: Stack) -> None:
         """Delete a stack's resources in the reverse order, and the stack if nothing failed."""
-        if used := sorted(self.importers(stack.exports)):
-            raise ValidationError(
-                f"Delete canceled. Cannot delete export {used[0][0]} as it is in use by {used[0][1]}."
-            )
         Deletion(self, stack).run()
 
     def importers(self, exports: Iterable[str]) -> set[tuple[str, str]]:
@@ -229,13 +224,10 @@ class _Work:
     def __init__(self, region: Region, stack: Stack) -> None:
         self.region = region
         self.stack = stack
-        self.id = str(uuid.uuid4())
 
     def say(self, logical_id: str, physical_id: str, kind: str, status: str, reason: str = "") -> None:
         stack = self.stack
-        event = Event(
-            stack.name, stack.id, logical_id, physical_id, kind, status, reason, datetime.now(UTC), self.id
-        )
+        event = Event(stack.name, stack.id, logical_id, physical_id, kind, status, reason, datetime.now(UTC))
         stack.events.append(event)
         self.region.events.append(event)
 
@@ -275,6 +267,11 @@ class Deletion(_Work):
     """The deletion of a stack."""
 
     def run(self) -> None:
+        if used := sorted(self.region.importers(self.stack.exports)):
+            # The stack's state does not change, and no call fails: an event says why.
+            reason = f"Delete canceled. Cannot delete export {used[0][0]} as it is in use by {used[0][1]}."
+            self.turn(self.stack.status, reason)
+            return
         if self.stack.template:
             self.turn("DELETE_IN_PROGRESS")
         failed = self.remove_all()

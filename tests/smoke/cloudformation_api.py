@@ -1,7 +1,6 @@
 """CloudFormation's operations that the CDK CLI and the handlers call."""
 
 import contextlib
-import itertools
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -61,7 +60,6 @@ class CloudFormationApi:
         self._region = region
         self._read = read
         self._change_sets: dict[str, ChangeSet] = {}
-        self._tokens = itertools.count(1)
 
     def operations(self) -> dict[str, Operation]:
         """Give the operations by name."""

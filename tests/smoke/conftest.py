@@ -53,7 +53,6 @@ def cdk(world: World, cdk_cli: list[str], tmp_path: Path) -> Cdk:
     options = {"deploy": ["--require-approval", "never"], "destroy": ["--force"]}
 
     def run(command: str, assembly: Assembly, *arguments: str) -> subprocess.CompletedProcess[str]:
-        assembly.publish_layers(world)
         words = [
             *cdk_cli,
             command,

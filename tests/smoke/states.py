@@ -81,7 +81,6 @@ class Execution:
     status: str = "RUNNING"
     wakes: float = 0.0
     steps: Iterator[float] = field(default_factory=lambda: iter(()))
-    retries: int = 0
 
 
 class Machines:
@@ -180,7 +179,7 @@ class Machines:
                     return
                 case "Task":
                     try:
-                        result = yield from self._task(state, data, execution)
+                        result = yield from self._task(state, data)
                         data = _written(state.get("ResultPath", "$"), data, result)
                     except TaskError as failure:
                         if not state.get("Catch"):
@@ -191,7 +190,7 @@ class Machines:
                         name = state["Catch"][0]["Next"]
         execution.status = "SUCCEEDED"
 
-    def _task(self, state: Definition, data: Json, execution: Execution) -> Generator[float, None, Json]:
+    def _task(self, state: Definition, data: Json) -> Generator[float, None, Json]:
         retry = state.get("Retry", [{"MaxAttempts": 0}])[0]
         interval = float(retry.get("IntervalSeconds", 1))
         for left in reversed(range(retry.get("MaxAttempts", 3) + 1)):
@@ -200,7 +199,6 @@ class Machines:
                 return payload
             if not left:
                 raise TaskError(payload.get("errorType", error), json.dumps(payload))
-            execution.retries += 1
             yield interval
             interval *= float(retry.get("BackoffRate", 2))
         raise AssertionError("unreachable")

@@ -10,7 +10,6 @@ comes of changes at the same time.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,56 +17,21 @@ from tests.smoke import fleets
 from tests.smoke.assembly import Assembly
 from tests.smoke.conftest import Cdk
 from tests.smoke.fleets import CAPACITY, CLUSTER, GOVERNANCE, NETWORK, assembly
+from tests.smoke.state import (
+    NATIVE_AND_CUSTOM,
+    accelerators,
+    counts,
+    nothing_is_left,
+    place_of,
+    quotas,
+    said,
+    schedulers,
+    statuses,
+)
 from tests.smoke.template import Template
-from tests.smoke.world import Place, World
+from tests.smoke.world import World
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "config"
 QUOTA_TYPES = {"AWS::SageMaker::ComputeQuota", "Custom::HyperPodComputeQuota"}
-NATIVE_AND_CUSTOM = pytest.mark.parametrize("base", [(), fleets.CUSTOM], ids=["native", "custom-resource"])
-
-
-def place_of(world: World, made: Assembly) -> Place:
-    return world.place(made.region(made.stacks()[0]))
-
-
-def quotas(place: Place) -> dict[str, dict[str, Any]]:
-    """Config of each quota that the API has and that is stable, by team."""
-    place.sagemaker.settle()
-    items = [item for item in place.sagemaker.items.values() if item.noun == "ComputeQuota"]
-    assert {item.status for item in items} <= {"Created", "Updated"}
-    return {item.team: item.settings["ComputeQuotaConfig"] for item in items}
-
-
-def accelerators(place: Place) -> dict[str, int]:
-    return {team: it["ComputeQuotaResources"][0]["Accelerators"] for team, it in quotas(place).items()}
-
-
-def schedulers(place: Place) -> list[str]:
-    items = place.sagemaker.items.values()
-    return [item.name for item in items if item.noun == "ClusterSchedulerConfig"]
-
-
-def statuses(place: Place) -> dict[str, str]:
-    return {name: stack.status for name, stack in place.cloudformation.stacks.items()}
-
-
-def counts(place: Place) -> dict[str, tuple[int, int]]:
-    """Instances of each group of the fleet's cluster, and its minimum, as the service has them."""
-    groups = place.hyperpod.clusters["smoke-research"].fake.now.groups
-    return {name: (group.current, group.minimum) for name, group in groups.items()}
-
-
-def nothing_is_left(place: Place) -> None:
-    """Assert that stacks, the API and names are as in an empty account, but for what is retained."""
-    assert (place.cloudformation.stacks, place.cloudformation.left) == ({}, [])
-    assert (place.sagemaker.items, place.hyperpod.clusters, place.eks_clusters) == ({}, {}, {})
-    kept = {(it.request.type, it.made.ref) for it in place.cloudformation.kept}
-    assert place.names == kept
-
-
-def said(text: str) -> str:
-    """What the CLI said, without its line breaks."""
-    return " ".join(text.split())
 
 
 def contains(there: Any, wanted: Any) -> bool:
@@ -160,30 +124,13 @@ def test_a_change_that_the_service_refuses_is_refused_before_anything_is_touched
 
 
 @NATIVE_AND_CUSTOM
-def test_a_team_goes_when_its_line_is_removed_after_it_was_held_and_not_before(
-    world: World, cdk: Cdk, base: fleets.Edits
-) -> None:
-    place = place_of(world, assembly(*base))
-    assembly(*base).deploy(world)
-    without = assembly(*base, *fleets.WITHOUT_VISION)
-    refused = cdk("deploy", without, GOVERNANCE, "--exclusively")
-    assert refused.returncode == 1
-    assert "The queue of team vision would be deleted" in said(refused.stderr)
-    assert statuses(place)[GOVERNANCE] == "UPDATE_ROLLBACK_COMPLETE"
-    assert accelerators(place) == {"llm": 8, "vision": 4}
-    for made in (assembly(*base, *fleets.VISION_HELD), without):
-        done = cdk("deploy", made, GOVERNANCE, "--exclusively")
-        assert done.returncode == 0, done.stderr
-    assert accelerators(place) == {"llm": 8}
-
-
-@NATIVE_AND_CUSTOM
 def test_a_failed_creation_says_why_and_leaves_nothing_that_blocks_the_next(
     world: World, cdk: Cdk, base: fleets.Edits
 ) -> None:
     place = place_of(world, assembly(*base))
     place.sagemaker.limit = 1
-    done = cdk("deploy", assembly(*base), "--all")
+    assembly(*base).deploy(world)
+    done = cdk("deploy", assembly(*base), GOVERNANCE, "--exclusively")
     assert done.returncode == 1
     assert "the limit of 1 compute quotas is reached" in said(done.stderr)
     assert statuses(place)[GOVERNANCE] == "ROLLBACK_COMPLETE"
@@ -213,7 +160,7 @@ def test_a_type_that_nobody_registered_fails_the_deployment(world: World, cdk: C
 
 
 def test_the_example_comes_as_declared_and_goes_but_for_its_file_system(world: World, cdk: Cdk) -> None:
-    example = fleets.assembly_of(EXAMPLE)
+    example = fleets.example()
     places = [world.place(region) for region in ("us-east-1", "us-east-2")]
     done = cdk("deploy", example, "--all")
     assert done.returncode == 0, done.stderr
@@ -281,7 +228,7 @@ def test_what_does_not_wait_any_more_fails_in_some_order(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_example_comes_and_goes_in_whatever_order_its_templates_allow(world: World, seed: int) -> None:
-    example = fleets.assembly_of(EXAMPLE)
+    example = fleets.example()
     for region in ("us-east-1", "us-east-2"):
         world.place(region).cloudformation.random.seed(seed)
     assert set(example.deploy(world).values()) == {"CREATE_COMPLETE"}

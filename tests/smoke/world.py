@@ -88,7 +88,7 @@ class World:
             {"signal": self._signal},
         )
         self.functions = Functions(directory, self._read_object, self._environment, python, self.clock)
-        self.machines = Machines(self.clock, self._invoke)
+        self.machines = Machines(self.clock, self.invoke)
         self.denied: list[str] = []
         self.forbidden: set[str] = set()
         self._tokens = itertools.count(1)
@@ -178,7 +178,8 @@ class World:
         bucket, _, key = url.partition("://")[2].partition("/")[2].partition("/")
         return self._read_object(bucket, key).decode()
 
-    def _invoke(self, arn: str, event: Json) -> tuple[Json, str]:
+    def invoke(self, arn: str, event: Json) -> tuple[Json, str]:
+        """Invoke a function; gives its answer, and the word for its error."""
         function = self.functions.find(arn)
         if function is None:
             told = {"errorType": "ResourceNotFoundException", "errorMessage": f"no function {arn}"}
@@ -186,17 +187,13 @@ class World:
         answer = function.invoke(event)
         return json.loads(answer.payload), answer.error
 
-    def invoke(self, arn: str, event: Json) -> tuple[Json, str]:
-        """Invoke a function; gives its answer, and the word for its error."""
-        return self._invoke(arn, event)
-
     def _lambda(self, caller: Caller, path: str, _headers: Mapping[str, str], body: bytes) -> Response:
         """Answer Invoke, and what the CLI asks about the log of a function that failed."""
         arn = unquote(path.split("/")[3])
         if path.endswith("/configuration"):
             return (*_ANSWER, json.dumps({"FunctionName": arn}).encode())
         self._check(caller, "lambda:InvokeFunction")
-        payload, error = self._invoke(arn, json.loads(body))
+        payload, error = self.invoke(arn, json.loads(body))
         status, headers = _ANSWER
         told = {**headers, "X-Amz-Function-Error": error} if error else headers
         return status, told, json.dumps(payload).encode()

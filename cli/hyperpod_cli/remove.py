@@ -7,6 +7,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hyperpod_cli.output import UsageError, emit
@@ -64,9 +65,11 @@ def cluster(options: argparse.Namespace, checked: Checked) -> bool:
         raise UsageError(_unknown("cluster", options.cluster, list(found), options))
     stacks = [TeamStack(each.name, each.teams, each.teams) for each in shards(fleet, leaver)]
     removal = remove_cluster(fleet, leaver, stacks, str(options.config), options.delete_data)
-    held_back = (
-        None if options.destroyed else "the stacks must be destroyed first; say --destroyed when they are"
-    )
+    if options.destroyed:
+        # To deploy a hold would make the stacks anew.
+        removal = replace(removal, steps=tuple(step for step in removal.steps if step.id != "hold"))
+        return _finish(options, checked, removal, None)
+    held_back = "the stacks must be destroyed first; say --destroyed when they are"
     return _finish(options, checked, removal, held_back)
 
 

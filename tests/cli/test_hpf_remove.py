@@ -222,9 +222,14 @@ class TestCluster:
         )
         assert main(["validate", str(config)]) == 0
 
-    def test_a_hold_is_not_skipped_by_saying_that_all_is_gone(self, config: Path, capsys: Captured) -> None:
+    def test_what_is_gone_needs_no_hold(self, config: Path, capsys: Captured) -> None:
+        """To deploy the hold would make the stacks anew."""
+        assert main(["remove-cluster", "studio", str(config), "--destroyed"]) == 0
+        assert "Hold" not in capsys.readouterr().out
         assert main(["remove-cluster", "studio", str(config), "--write", "--destroyed"]) == 0
-        assert (config / "clusters" / "studio.yaml").exists()
+        assert capsys.readouterr().err.endswith(": review and merge it\n")
+        assert "studio" not in "".join(snapshot(config).values())
+        assert main(["validate", str(config), "--base", str(EXAMPLE)]) == 0
 
     def test_a_slurm_cluster_goes_without_a_hold(self, config: Path, capsys: Captured) -> None:
         assert main(["remove-cluster", "pretrain", str(config), "--write"]) == 1

@@ -286,9 +286,16 @@ class TeamsStack(FleetStack):
         else:
             self.add_stack_dependency(previous)
 
-    def _install(self, cluster: hyperpod.HyperPodEksCluster, after: Sequence[IDependable]) -> None:
+    def _install(
+        self,
+        cluster: hyperpod.HyperPodEksCluster,
+        after: Sequence[IDependable],
+        guard: Sequence[IDependable],
+    ) -> None:
         """Let the teams' IAM principals into the cluster, and install the teams' objects."""
         entries = Construct(self, "Access")
+        # Before the other owner's stack is gone, they would fail as entries that are there already.
+        entries.node.add_dependency(*guard)
         for arn, teams in self._shard.principals.items():
             eks_l1.CfnAccessEntry(
                 entries,
@@ -336,7 +343,7 @@ class GovernanceStack(TeamsStack):
         for quota in quotas:
             quota.node.add_dependency(*guard)
         # The service makes a team's namespace with its quota; a role binding before that has no place.
-        self._install(hyperpod_cluster, after=[*guard, self.task_governance, *quotas])
+        self._install(hyperpod_cluster, after=[*guard, self.task_governance, *quotas], guard=guard)
 
     def _guard(
         self, fleet: ResolvedFleet, cluster: hyperpod.HyperPodEksCluster, *, is_first: bool
@@ -404,15 +411,15 @@ class QueuesStack(TeamsStack):
         previous: QueuesStack | None,
     ) -> None:
         super().__init__(scope, fleet, cluster, "queues", shard, previous)
+        guard = [] if previous else self._guard(fleet)
         self.shared: IDependable = (
-            previous.shared if previous else self._shared(fleet, hyperpod_cluster.eks_cluster)
+            previous.shared if previous else self._shared(hyperpod_cluster.eks_cluster, guard)
         )
-        self._install(hyperpod_cluster, after=[self.shared])
+        self._install(hyperpod_cluster, after=[self.shared], guard=guard)
 
-    def _shared(self, fleet: ResolvedFleet, eks_cluster: eks.ICluster) -> IDependable:
+    def _shared(self, eks_cluster: eks.ICluster, after: Sequence[IDependable]) -> IDependable:
         governance = self.cluster.config.spec.governance
         assert governance is not None
-        after = self._guard(fleet)
         if governance.kueue is None or governance.kueue.install == "Enabled":
             after = [charts.install_kueue(self, self.cluster, eks_cluster, after)]
         files = helm.helm_chart(self.cluster, naming.SHARED_RELEASE, teams=(), shared=True)

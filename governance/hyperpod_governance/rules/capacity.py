@@ -121,7 +121,7 @@ def no_system_node(fleet: Fleet) -> Iterator[Finding]:
 
     **Why it matters.** A cluster can be InService without nodes. The pods of the task governance add-on, or
     of Kueue, then stay Pending, the add-on is reported as degraded, and quotas cannot be made. A cluster that
-    asks for no instance at all is an error (HPF309).
+    asks for no instance at all has a finding of its own (HPF309).
 
     **Example.** `{name: system, instanceType: ml.m5.2xlarge, instanceCount: 2}` with Continuous.
 
@@ -218,19 +218,19 @@ def gate_without_continuous(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
-@rule("HPF309", "No instance is asked for")
+@rule("HPF309", "No instance is asked for", Severity.WARNING)
 def no_instance(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** `instanceCount` is 0 in every group of a cluster where something is installed that
     needs a node: coredns of a new EKS cluster, Kueue or its add-on, or that of Container Insights.
 
-    **Why it matters.** The deployment waits for the cluster's first node before it installs them, whatever
-    `capacityGate.waitFor` is, and fails when no group asks for any. Karpenter does not help: it makes nodes
-    for pods that wait, and these are installed only then.
+    **Why it matters.** The first deployment waits for the cluster's first node before it installs them,
+    whatever `capacityGate.waitFor` is, and fails when no group asks for any. Karpenter does not help: it
+    makes nodes for pods that wait, and these are installed only then. A cluster that is parked so later has
+    no DNS and no scheduler until it has a node again.
 
     **Example.** `autoScaling: {mode: Enable}` with `instanceCount: 0` in every group.
 
-    **Fix.** Give one CPU group an instance, and with Continuous provisioning `minInstanceCount: 1`. To park a
-    cluster, leave it that one.
+    **Fix.** Give one CPU group an instance, and with Continuous provisioning `minInstanceCount: 1`.
     """
     for cluster in fleet.clusters:
         if stack_parts.needs_node(cluster.spec) and _asks_for_none(cluster):

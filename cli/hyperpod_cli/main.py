@@ -17,6 +17,7 @@ from hyperpod_cli.output import (
     UsageError,
     emit,
     open_closed,
+    tell,
 )
 
 if TYPE_CHECKING:
@@ -32,13 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except UsageError as error:
-        print(f"hpf: {error}", file=sys.stderr)
+        tell(f"hpf: {error}")
         return USAGE
-    except BrokenPipeError:
-        # The reader went away: hpf quotas | head
-        return OK
     except KeyboardInterrupt:
-        print("hpf: interrupted", file=sys.stderr)
+        tell("hpf: interrupted")
         return 130
 
 
@@ -186,10 +184,10 @@ def _validate(options: argparse.Namespace) -> int:
     from hyperpod_cli import report  # noqa: PLC0415  (after _check, which loads the models faster)
 
     for note in checked.notes:
-        print(note, file=sys.stderr)
+        tell(note)
     color = options.output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     emit(report.findings(checked.findings, options.format, color), options.output)
-    print(f"{options.config}: {report.summary(checked.findings)}", file=sys.stderr)
+    tell(f"{options.config}: {report.summary(checked.findings)}")
     if checked.broken:
         return USAGE
     failing = {"error"} if options.fail_on == "error" else {"error", "warning"}
@@ -223,16 +221,16 @@ def _synth(options: argparse.Namespace) -> int:
     from hyperpod_cli import report  # noqa: PLC0415  (see _check)
     from hyperpod_cli.synth import remarks, synth  # noqa: PLC0415  (loads jsii)
 
-    sys.stderr.write(report.findings(checked.findings, "text"))
+    tell(report.findings(checked.findings, "text"), end="")
     try:
         synth(checked.resolved, options.config, options.out)
     except ValueError as error:
         # What a stage refuses although no rule looks for it: a limit of Helm or Kueue, a chart's content.
-        print(f"{options.config}: {error}", file=sys.stderr)
+        tell(f"{options.config}: {error}")
         return FINDINGS
     for line in remarks(options.out):
-        print(line, file=sys.stderr)
-    print(f"wrote {options.out}: {report.summary(checked.findings)}", file=sys.stderr)
+        tell(line)
+    tell(f"wrote {options.out}: {report.summary(checked.findings)}")
     return OK
 
 
@@ -277,8 +275,8 @@ def _refuse(checked: Checked) -> int:
     """Say why nothing was made of the config."""
     from hyperpod_cli import report  # noqa: PLC0415  (see _check)
 
-    sys.stderr.write(report.findings(checked.findings, "text"))
-    print(f"{checked.directory}: {report.summary(checked.findings)}", file=sys.stderr)
+    tell(report.findings(checked.findings, "text"), end="")
+    tell(f"{checked.directory}: {report.summary(checked.findings)}")
     return USAGE if checked.broken else FINDINGS
 
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 FINDING_FORMATS = ("text", "json", "github")
 """Formats of findings."""
@@ -26,9 +27,10 @@ class UsageError(Exception):
 def emit(text: str, output: Path | None) -> None:
     """Write text to a file, or to standard output if there is none.
 
+    Who reads standard output may go away: `hpf quotas | head`.
+
     Raises:
         UsageError: it cannot be written.
-        BrokenPipeError: who read standard output went away.
     """
     if output is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -54,15 +56,22 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        _forget_stdout()
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise UsageError(f"cannot write standard output: {error.strerror or error}") from error
+        _forget(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise UsageError(f"cannot write standard output: {error.strerror or error}") from error
 
 
-def _forget_stdout() -> None:
-    """Let what standard output could not take go nowhere; Python would complain of it again at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def tell(text: str, end: str = "\n") -> None:
+    """Write to standard error, if it takes it: no exit code depends on that."""
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        _forget(sys.stderr)
+
+
+def _forget(stream: TextIO) -> None:
+    """Let what a stream could not take go nowhere; Python would complain of it again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def open_closed() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from hyperpod_cli import pipeline, report
-from hyperpod_cli.output import UsageError, emit
+from hyperpod_cli.output import UsageError, emit, tell
 from hyperpod_config.findings import Finding
 from hyperpod_config.source import list_files
 from hyperpod_governance.model import ResolvedCluster, ResolvedFleet
@@ -32,25 +31,21 @@ def run(options: argparse.Namespace, checked: pipeline.Checked) -> bool:
     defaults = plan.Defaults(options.at, Network(_shape(options.topology)))
     plans, frameworks, found = _plans(options, checked.resolved, defaults)
     if found:
-        sys.stderr.write(report.findings(found, "text"))
-        print(f"nothing was rehearsed: {report.summary(found)}", file=sys.stderr)
+        tell(report.findings(found, "text"), end="")
+        tell(f"nothing was rehearsed: {report.summary(found)}")
         return False
     settings = Options(frameworks, options.timeout, options.log_dir)
     try:
         if options.kubeconfig is not None:
             existing = Existing(options.kubeconfig, options.context, options.allow_production)
-            results = rehearse_on(existing, plans, settings, _progress)
+            results = rehearse_on(existing, plans, settings, tell)
         else:
-            results = rehearse(plans, settings, _progress)
+            results = rehearse(plans, settings, tell)
     except (ControlPlaneError, ApiError) as error:
         raise UsageError(str(error)) from error
     emit(rehearsal_report.render(results, options.format), options.output)
-    _progress(rehearsal_report.summary(results))
+    tell(rehearsal_report.summary(results))
     return not any(result.failed for result in results)
-
-
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _plans(

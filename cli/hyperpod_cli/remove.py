@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hyperpod_cli.output import UsageError, emit
+from hyperpod_cli.output import UsageError, emit, tell
 from hyperpod_cli.pipeline import Checked
 from hyperpod_cli.team_stacks import fewer_stacks, shards, stacks_of_team
 from hyperpod_config import edit
@@ -47,7 +46,7 @@ def team(options: argparse.Namespace, checked: Checked) -> bool:
     due = removal.due
     fewer = fewer_stacks(fleet, removal.clusters, due.edits) if due.id == "quota" else None
     if fewer:
-        print(f"hpf: {fewer}", file=sys.stderr)
+        tell(f"hpf: {fewer}")
     return _finish(options, checked, removal, fewer)
 
 
@@ -100,7 +99,7 @@ def _finish(options: argparse.Namespace, checked: Checked, removal: Removal, hel
         problem = str(error)
     if options.write:
         # First: if nothing can be shown, who runs the command again must know that it makes the next step.
-        print(f"hpf: {_outcome(removal, changed, problem)}", file=sys.stderr)
+        tell(f"hpf: {_outcome(removal, changed, problem)}")
     document = _document(removal, fleet, changed, problem, written)
     emit(_FORMATS[options.format](document), options.output)
     return not (options.write and problem)

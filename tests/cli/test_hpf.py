@@ -257,6 +257,19 @@ class TestOutput:
         assert main(["schema", "--output", str(tmp_path / "x")]) == 2
         assert "Permission denied" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("gone", ["stdout", "stderr", "stdout and stderr"])
+    def test_a_reader_that_goes_away_changes_no_exit_code(self, gone: str, typo: Path) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        out = writer if "stdout" in gone else subprocess.PIPE
+        err = writer if "stderr" in gone else subprocess.PIPE
+        for config, code in ((EXAMPLE, 0), (typo, 1), (typo / "missing", 2)):
+            words = [sys.executable, "-m", "hyperpod_cli.main", "validate", str(config)]
+            done = subprocess.run(words, stdout=out, stderr=err, check=False)
+            assert done.returncode == code, done.stderr
+            assert b"BrokenPipe" not in (done.stderr or b"")
+        os.close(writer)
+
     def test_a_reader_that_goes_away_is_no_failure(self) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "hyperpod_cli.main", "schema"],

@@ -19,6 +19,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -150,31 +151,66 @@ def write(changed: Sequence[FileChange]) -> None:
     """Write all files or none: new texts lie beside their files before the first is renamed.
 
     Raises:
-        EditError: a file was changed meanwhile or cannot be written; what was renamed is put back.
+        EditError: a file was changed meanwhile, is read-only or cannot be written; what was renamed is put
+            back.
     """
-    fresh: dict[Path, Path] = {}
+    beside: dict[Path, Path] = {}
     begun: list[FileChange] = []
+    whole = False
     try:
         for change in changed:
-            if change.path.read_bytes() != change.before:
-                raise EditError(f"{shown(change.path)} was changed meanwhile")
-            if change.after is not None:
-                fresh[change.path] = _beside(change.path, change.after)
+            with _named(change.path):
+                _check(change)
+        for change in changed:
+            with _named(change.path):
+                # What goes is renamed first: that can be undone, and a link and its mode stay what they are.
+                gone = change.after is None
+                beside[change.path] = _beside(change.path if gone else change.path.resolve(), change.after)
         for change in sorted(changed, key=lambda change: change.after is None):  # deletions last
             begun.append(change)
-            if change.after is None:
-                change.path.unlink()
-            else:
-                fresh[change.path].replace(change.path.resolve())
-    except BaseException as error:  # an interrupt leaves no half either
-        for change in begun:
-            _beside(change.path, change.before).replace(change.path.resolve())
-        if isinstance(error, OSError):
-            raise EditError(f"cannot write {error.filename}: {error.strerror or error}") from error
+            with _named(change.path):
+                if change.after is None:
+                    change.path.replace(beside[change.path])
+                else:
+                    beside[change.path].replace(change.path.resolve())
+        whole = True
+    except BaseException:  # an interrupt leaves no half either
+        for change in reversed(begun):
+            with _named(change.path):
+                _put_back(change, beside[change.path])
         raise
     finally:
-        for path in fresh.values():
-            path.unlink(missing_ok=True)
+        for path, other in beside.items():
+            if whole or os.path.lexists(path):
+                other.unlink(missing_ok=True)
+
+
+def _check(change: FileChange) -> None:
+    name = shown(change.path)
+    if change.path.read_bytes() != change.before:
+        raise EditError(f"{name} was changed meanwhile")
+    # A rename does not ask for this. By the mode too: root may write everywhere.
+    if not (change.path.stat().st_mode & 0o222 and os.access(change.path, os.W_OK)):
+        raise EditError(f"{name} is read-only: make it writable, then run the command again")
+
+
+def _put_back(change: FileChange, beside: Path) -> None:
+    if change.after is None:
+        if not os.path.lexists(change.path):
+            beside.replace(change.path)
+    elif not beside.exists():
+        target = change.path.resolve()
+        _beside(target, change.before).replace(target)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let an error name the file of the config, not one that was made beside it."""
+    try:
+        yield
+    except OSError as error:
+        where = shown(path.resolve().parent)
+        raise EditError(f"cannot write {shown(path)}: {error.strerror or error} in {where}") from error
 
 
 # --- what is meant ----------------------------------------------------------------------------------------
@@ -432,17 +468,15 @@ def _copies(directory: Path, copy: Path) -> Iterator[tuple[Path, Path]]:
         yield path, copy / path.relative_to(directory)
 
 
-def _beside(path: Path, content: bytes) -> Path:
-    """Write a new file in the directory of ``path`` with its permissions."""
-    target = path.resolve()
+def _beside(target: Path, content: bytes | None) -> Path:
+    """Write a new file in the directory of ``target`` with its permissions."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     fresh = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        if target.exists():
-            shutil.copymode(target, fresh)
-    except OSError:
+            file.write(content or b"")
+        shutil.copymode(target, fresh)
+    except BaseException:
         fresh.unlink(missing_ok=True)
         raise
     return fresh

@@ -305,8 +305,16 @@ class TestWriting:
 
     EDITS = (HOLD, RemoveDocument("Team", "b"), Hold("c", "a"))
 
-    def snapshot(self, directory: Path) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in directory.iterdir()}
+    def snapshot(self, directory: Path) -> dict[str, tuple[bytes, int, str | None]]:
+        """Content, mode and, of a link, where it leads."""
+        return {
+            path.name: (
+                path.read_bytes(),
+                path.stat().st_mode,
+                str(path.readlink()) if path.is_symlink() else None,
+            )
+            for path in directory.iterdir()
+        }
 
     def test_several_files_change_together(self, two: Path) -> None:
         meant = edit.intended(read(two), self.EDITS)
@@ -325,7 +333,40 @@ class TestWriting:
             edit.changes(two, fleet, self.EDITS)
         assert self.snapshot(two) == before
 
-    @pytest.mark.parametrize("fails_at", [0, 1, 2])
+    @pytest.mark.parametrize("change", [HOLD, RemoveDocument("Team", "vision")], ids=repr)
+    def test_a_read_only_file_is_refused_before_anything_is_written(self, change: Edit, two: Path) -> None:
+        changed = edit.changes(two, read(two), [RemoveDocument("Team", "b"), Hold("c", "a"), change])
+        (two / "vision.yaml").chmod(0o444)
+        before = self.snapshot(two)
+        with pytest.raises(EditError) as error:
+            edit.write(changed)
+        assert str(error.value) == (
+            f"{two}/vision.yaml is read-only: make it writable, then run the command again"
+        )
+        assert self.snapshot(two) == before
+
+    @pytest.mark.parametrize("change", [HOLD, RemoveDocument("Team", "vision")], ids=repr)
+    def test_where_no_file_can_be_made_the_message_names_the_file_of_the_config(
+        self, change: Edit, two: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(**_: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied", f"{two}/.vision.yaml.abc123")
+
+        changed = edit.changes(two, read(two), [change])
+        monkeypatch.setattr(tempfile, "mkstemp", refuse)
+        with pytest.raises(EditError) as error:
+            edit.write(changed)
+        assert str(error.value) == f"cannot write {two}/vision.yaml: Permission denied in {two}"
+
+    def test_a_link_that_goes_leaves_what_it_leads_to(self, two: Path) -> None:
+        real = two / ".b"
+        (two / "b.yaml").rename(real)
+        (two / "b.yaml").symlink_to(".b")
+        edited(two, RemoveDocument("Team", "b"))
+        assert sorted(self.snapshot(two)) == [".b", "c.yaml", "fleet.yaml", "vision.yaml"]
+
+    @pytest.mark.parametrize("link", [False, True], ids=["files", "links"])
+    @pytest.mark.parametrize("fails_at", [0, 1, 2, 3])
     @pytest.mark.parametrize(
         ("failure", "raised"),
         [(OSError(errno.ENOSPC, "No space left", "x"), EditError), (KeyboardInterrupt(), KeyboardInterrupt)],
@@ -337,23 +378,27 @@ class TestWriting:
         failure: BaseException,
         raised: type[BaseException],
         fails_at: int,
+        link: bool,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        changed = edit.changes(two, read(two), self.EDITS)
+        for name in ("b.yaml", "vision.yaml"):
+            (two / name).chmod(0o640)
+            if link:
+                (two / name).rename(two / f".{name}")
+                (two / name).symlink_to(f".{name}")
+        # Two files go, so that one is gone already when the other cannot.
+        edits = (*self.EDITS, RemoveDocument("Team", "d"))
+        (two / "d.yaml").write_text(one("Team", "d"))
+        changed = edit.changes(two, read(two), edits)
         before, calls = self.snapshot(two), iter(range(9))
-        real = {name: getattr(Path, name) for name in ("replace", "unlink")}
+        real = Path.replace
 
-        def failing(name: str) -> Any:
-            def call(path: Path, *arguments: Any, **options: Any) -> Any:
-                counts = name == "replace" or path.name == "b.yaml"
-                if counts and next(calls) == fails_at:
-                    raise failure
-                return real[name](path, *arguments, **options)
+        def failing(path: Path, target: Path) -> Path:
+            if next(calls) == fails_at:
+                raise failure
+            return real(path, target)
 
-            return call
-
-        for name in real:
-            monkeypatch.setattr(Path, name, failing(name))
+        monkeypatch.setattr(Path, "replace", failing)
         with pytest.raises(raised, match="No space left" if raised is EditError else None):
             edit.write(changed)
         assert self.snapshot(two) == before

@@ -44,6 +44,13 @@ CASES = [
         {"research/spec/capacityGate": {"timeoutInMinutes": 60}},
     ),
     Case(
+        "a wait that ends when HyperPod gives up",
+        "HPF307",
+        "research: timeoutInMinutes: 180",
+        ("180", "more than 180"),
+        {"research/spec/capacityGate": {"timeoutInMinutes": 180}},
+    ),
+    Case(
         "a wait where CloudFormation waits by itself",
         "HPF308",
         "pretrain: capacityGate:",
@@ -162,7 +169,7 @@ NOT_CONTINUOUS = {
         {"research/spec/governance": REMOVE, "research/spec/instanceGroups/0/minInstanceCount": 0}
         | {"llm/spec/allocations/0": REMOVE, "vision/spec/allocations/0": REMOVE},
         {"pretrain/spec/instanceGroups/0/minInstanceCount": 0},
-        {"research/spec/capacityGate": {"timeoutInMinutes": 180}},
+        {"research/spec/capacityGate": {"timeoutInMinutes": 181}},
         {"research/spec/capacityGate": {"waitFor": "Target", "timeoutInMinutes": 30}},
         {"research/spec/capacityGate": {"waitFor": "None", "timeoutInMinutes": 30}},
         NOT_CONTINUOUS | {"research/spec/capacityGate": {"waitFor": "None"}},

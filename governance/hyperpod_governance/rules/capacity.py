@@ -172,11 +172,11 @@ def target_is_moved(fleet: Fleet) -> Iterator[Finding]:
 
 @rule("HPF307", "Waiting less long than HyperPod tries", Severity.WARNING)
 def gate_too_short(fleet: Fleet) -> Iterator[Finding]:
-    """**What it means.** `capacityGate.timeoutInMinutes` is below 180, the cluster waits for Minimum, and a
+    """**What it means.** `capacityGate.timeoutInMinutes` is at most 180, the cluster waits for Minimum, and a
     group has a minimum.
 
     **Why it matters.** HyperPod tries for 3 hours to reach a minimum before it rolls the group back. A
-    deployment that fails earlier may fail shortly before the instances come.
+    deployment that does not wait longer may fail shortly before the instances come.
 
     **Example.** `capacityGate: {timeoutInMinutes: 60}` with `minInstanceCount: 8`.
 
@@ -186,7 +186,7 @@ def gate_too_short(fleet: Fleet) -> Iterator[Finding]:
         gate = cluster.spec.capacity_gate
         waits = gate.wait_for == "Minimum" and cluster.spec.node_provisioning_mode is not None
         minimum = any(group.min_instance_count for group in cluster.spec.instance_groups)
-        if waits and minimum and gate.timeout_in_minutes < service.MINIMUM_GIVEN_UP_AFTER:
+        if waits and minimum and gate.timeout_in_minutes <= service.MINIMUM_GIVEN_UP_AFTER:
             yield gate_too_short.finding(
                 cluster.place("spec", "capacityGate", "timeoutInMinutes"),
                 f"timeoutInMinutes is {gate.timeout_in_minutes}; HyperPod tries for"

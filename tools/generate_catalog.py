@@ -17,6 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from hyperpod_cli.output import emit
+
 Row = dict[str, Any]
 
 OUTPUT = Path(__file__).parents[1] / "governance/hyperpod_governance/data/instance_catalog.json"
@@ -209,9 +211,7 @@ def main() -> int:
     wanted = render(catalog())
     if arguments.check:
         return check(arguments.output, wanted)
-    temporary = arguments.output.with_suffix(".tmp")
-    temporary.write_text(wanted, encoding="utf-8", newline="\n")
-    temporary.replace(arguments.output)
+    emit(wanted, arguments.output)
     return 0
 
 

@@ -6,11 +6,10 @@ Exit code 1 when --check finds the committed file out of date.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 from pathlib import Path
 
+from hyperpod_cli.output import emit
 from hyperpod_infra.order import ORDER, Row
 
 TARGET = Path(__file__).parents[1] / "docs" / "order.md"
@@ -76,12 +75,7 @@ def main(arguments: list[str]) -> int:
         if not current:
             print(f"{TARGET.name} is out of date: run python3 dev.py golden")
         return 0 if current else 1
-    with tempfile.NamedTemporaryFile(
-        "w", dir=TARGET.parent, encoding="utf-8", newline="\n", delete=False
-    ) as file:
-        file.write(wanted)
-    Path(file.name).chmod(0o644)
-    os.replace(file.name, TARGET)  # noqa: PTH105
+    emit(wanted, TARGET)
     return 0
 
 

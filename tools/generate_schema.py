@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import sys
-import tempfile
 from pathlib import Path
 
+from hyperpod_cli.output import emit
 from hyperpod_config import schema
 
 TARGET = Path(schema.__file__).with_name("fleet.schema.json")
@@ -23,23 +22,13 @@ def difference(current: str, wanted: str) -> str:
     return "".join(difflib.unified_diff(*lines, fromfile=TARGET.name, tofile=f"{TARGET.name} (generated)"))
 
 
-def write(target: Path, text: str) -> None:
-    """Replace a file whole: a reader sees the old text or the new one."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=target.parent, encoding="utf-8", newline="\n", delete=False
-    ) as file:
-        file.write(text)
-    Path(file.name).chmod(0o644)
-    os.replace(file.name, target)  # noqa: PTH105
-
-
 def main(arguments: list[str]) -> int:
     """Run the tool; give its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     wanted = schema.text()
     if not parser.parse_args(arguments).check:
-        write(TARGET, wanted)
+        emit(wanted, TARGET)
         return 0
     change = difference(TARGET.read_text("utf-8") if TARGET.exists() else "", wanted)
     sys.stdout.write(change)

@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from hyperpod_cli.output import emit
+
 Json = dict[str, Any]
 
 API_VERSION = "2017-07-24"
@@ -99,8 +101,7 @@ def main() -> int:
     check = parser.parse_args().check
     text = json.dumps(trim(botocore_model()), indent=1, sort_keys=True) + "\n"
     if not check:
-        OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-        OUTPUT.write_text(text, encoding="utf-8")
+        emit(text, OUTPUT)
         return 0
     if OUTPUT.is_file() and OUTPUT.read_text(encoding="utf-8") == text:
         return 0

@@ -170,7 +170,7 @@ def target_is_moved(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
-@rule("HPF307", "Waiting less long than HyperPod tries", Severity.WARNING)
+@rule("HPF307", "Waiting no longer than HyperPod tries", Severity.WARNING)
 def gate_too_short(fleet: Fleet) -> Iterator[Finding]:
     """**What it means.** `capacityGate.timeoutInMinutes` is at most 180, the cluster waits for Minimum, and a
     group has a minimum.

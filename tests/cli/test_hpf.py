@@ -26,14 +26,6 @@ GOLDEN = ROOT / "tests" / "golden" / "example" / "quotas"
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """A copy of the example that a test may break."""
-    copy = tmp_path / "config"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("hyperpod_config", "__pycache__"))
-    return copy
-
-
 def replace(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
     assert text.count(old) == 1

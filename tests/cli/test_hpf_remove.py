@@ -23,14 +23,6 @@ EXAMPLE = ROOT / "config"
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """A copy of the example that a test may change."""
-    copy = tmp_path / "config"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("hyperpod_config", "__pycache__"))
-    return copy
-
-
 def snapshot(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*.yaml")}
 

@@ -247,9 +247,9 @@ class TestWhatNoRuleLooksFor:
         (tmp_path / "config" / "fleet.yaml").write_text(text, "utf-8")
         return tmp_path / "config"
 
-    def test_a_team_that_is_more_than_helm_can_hold(self, tmp_path: Path, capsys: Captured) -> None:
-        config = tmp_path / "config"
-        shutil.copytree(EXAMPLE, config, ignore=shutil.ignore_patterns("hyperpod_config", "__pycache__"))
+    def test_a_team_that_is_more_than_helm_can_hold(
+        self, config: Path, tmp_path: Path, capsys: Captured
+    ) -> None:
         names = random.Random(0)
         groups = ", ".join(f"g{names.getrandbits(128):x}" for _ in range(9_000))
         team = config / "teams" / "llm.yaml"

@@ -385,14 +385,8 @@ class Governed(SageMakerType):
         if self.noun == "ClusterSchedulerConfig" and not self._governs(request.properties["ClusterArn"]):
             # As the service documents it: a config from before the add-on fails and must be made again.
             self.place.sagemaker.outcomes.append("Failed")
-        own = {
-            "aws:cloudformation:stack-id": request.stack_id,
-            "aws:cloudformation:stack-name": request.stack_name,
-            "aws:cloudformation:logical-id": request.logical_id,
-        }
-        given = {tag["Key"]: tag["Value"] for tag in request.properties.get("Tags", [])}
-        tags = [{"Key": key, "Value": value} for key, value in {**given, **own}.items()]
-        answer = self.call(f"Create{self.noun}", {**request.properties, "Tags": tags})
+        # Without CloudFormation's own tags: the registry says cloudFormationSystemTags false of both types.
+        answer = self.call(f"Create{self.noun}", dict(request.properties))
         identity, arn = answer[f"{self.noun}Id"], answer[f"{self.noun}Arn"]
         self._settle(identity, arn)
         return Made(arn, arn, {f"{self.noun}Arn": arn, f"{self.noun}Id": identity})

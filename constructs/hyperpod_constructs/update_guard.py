@@ -136,7 +136,11 @@ class GovernanceUpdateGuard(_Guard):
         addon_version: str | None = None,
         stacks_gone: Sequence[str] = (),
     ) -> None:
-        statements = [iam.PolicyStatement(actions=["sagemaker:ListComputeQuotas"], resources=["*"])]
+        quotas = Stack.of(scope).format_arn(service="sagemaker", resource="compute-quota", resource_name="*")
+        statements = [
+            iam.PolicyStatement(actions=["sagemaker:ListComputeQuotas"], resources=["*"]),
+            iam.PolicyStatement(actions=["sagemaker:DescribeComputeQuota"], resources=[quotas]),
+        ]
         if addon_version is not None:
             addon = _addon_arns(scope, eks_cluster_name)
             statements.append(iam.PolicyStatement(actions=["eks:DescribeAddon"], resources=addon))

@@ -505,9 +505,26 @@ class TestTeams:
 
     def test_every_page_of_quotas_is_read(self, recorded: Recorded) -> None:
         recorded.quotas(quota("llm"), token="next")
-        recorded.quotas(quota("vision", state=None), after="next")
+        recorded.quotas(quota("vision"), after="next")
         recorded.stack()
         assert "team vision" in refusal(update(governance(["llm"]), before=self.BEFORE))
+
+    @pytest.mark.parametrize(("state", "word"), [("Enabled", "team vision"), ("Disabled", "")])
+    def test_a_state_that_a_list_leaves_out_is_asked_for(
+        self, state: str, word: str, recorded: Recorded
+    ) -> None:
+        recorded.quotas(quota("vision", state=None))
+        described = {**quota("vision", state), "ComputeQuotaVersion": 1}
+        recorded.answer("sagemaker", "describe_compute_quota", described, ComputeQuotaId="abcdefghijkl")
+        if word:
+            recorded.stack()
+        text = refusal(update(governance(["llm"]), before=self.BEFORE))
+        assert (word in text) if word else text == ""
+
+    def test_a_quota_that_went_while_it_was_asked_for_loses_nothing(self, recorded: Recorded) -> None:
+        recorded.quotas(quota("vision", state=None))
+        recorded.error("sagemaker", "describe_compute_quota", "ResourceNotFound")
+        assert refusal(update(governance(["llm"]), before=self.BEFORE)) == ""
 
     @pytest.mark.parametrize(
         "there",

@@ -311,15 +311,22 @@ def _in_use(asking: _Asking, cluster_arn: str, teams: set[str]) -> set[str]:
         )
         for quota in page["ComputeQuotaSummaries"] if page else ():
             team = quota["ComputeQuotaTarget"]["TeamName"]
-            if team in teams and _counts(quota):
+            if team in teams and _counts(asking, quota):
                 found.add(team)
         if not page or not page.get("NextToken"):
             return found
         token = {"NextToken": page["NextToken"]}
 
 
-def _counts(quota: Properties) -> bool:
-    return quota["Status"] not in _NOTHING_TO_LOSE and quota.get("ActivationState", "Enabled") != "Disabled"
+def _counts(asking: _Asking, quota: Properties) -> bool:
+    if quota["Status"] in _NOTHING_TO_LOSE:
+        return False
+    live: Properties | None = quota
+    if "ActivationState" not in quota:
+        # [U] The model lets a summary leave it out; whether the service does is not documented.
+        describe = service_api.client().describe_compute_quota
+        live = asking.found(describe, ComputeQuotaId=quota["ComputeQuotaId"])
+    return live is not None and live.get("ActivationState") != "Disabled"
 
 
 def _listing(teams: Sequence[str], most: int = 10) -> str:

@@ -230,13 +230,67 @@ def _patience(error: Exception) -> int:
     return _GIVE_UP if service_api.transient(error) else 0
 
 
+class _Service:
+    """Calls about one kind, each of which ends before the function is stopped."""
+
+    def __init__(self, kind: Kind, context: Any) -> None:
+        self._noun = kind.noun
+        self._context = context
+
+    def listed(self, cluster_arn: str) -> list[dict[str, Any]]:
+        """List all of the kind on a cluster.
+
+        Not by NameContains: another quota of the team, or another scheduler config, matters as well.
+        """
+        return list(self._pages(f"List{self._noun}s", f"{self._noun}Summaries", ClusterArn=cluster_arn))
+
+    def read(self, summary: Mapping[str, Any]) -> Live | None:
+        """Return what a summary of a list stands for; None if it is there no more."""
+        key = f"{self._noun}Id"
+        try:
+            described = self.call(f"Describe{self._noun}", **{key: summary[key]})
+            arn = described[f"{self._noun}Arn"]
+            tags = {tag["Key"]: tag["Value"] for tag in self._pages("ListTags", "Tags", ResourceArn=arn)}
+        except ClientError as error:
+            if service_api.code(error) == "ResourceNotFound":
+                return None
+            raise
+        if described["Status"] == "Deleted":
+            return None
+        return Live(described, tags, arn, described[key], described[f"{self._noun}Version"])
+
+    def change(self, operation: str, **request: Any) -> None:
+        """Change what was there a moment ago."""
+        try:
+            self.call(operation, **request)
+        except ClientError as error:
+            if service_api.code(error) != "ResourceNotFound":
+                raise
+            raise _Waiting("was deleted meanwhile") from error
+
+    def call(self, operation: str, **request: Any) -> Any:
+        """Call an operation, if there is time for it."""
+        # A function that is stopped in the middle fails the resource.
+        if self._context.get_remaining_time_in_millis() < service_api.LONGEST_CALL * 1000:
+            raise _Waiting(f"no time was left in this poll for {operation}")
+        client = service_api.client("cloudformation" if operation == "DescribeStacks" else "sagemaker")
+        return getattr(client, xform_name(operation))(**request)
+
+    def _pages(self, operation: str, key: str, **request: Any) -> Iterator[dict[str, Any]]:
+        answer = self.call(operation, **request)
+        yield from answer.get(key, [])
+        while answer.get("NextToken"):
+            answer = self.call(operation, **request, NextToken=answer["NextToken"])
+            yield from answer.get(key, [])
+
+
 class _Poll:
     """One look at what is there, and one step."""
 
     def __init__(self, event: Mapping[str, Any], context: Any) -> None:
         self._event = event
-        self._context = context
         self._kind = KINDS[event["ResourceType"]]
+        self._service = _Service(self._kind, context)
         self._properties: Mapping[str, Any] = event["ResourceProperties"]
         self._cluster_arn = str(self._properties["ClusterArn"])
         self._identity = Identity.parse(event["PhysicalResourceId"])
@@ -265,12 +319,12 @@ class _Poll:
     # Create and Update.
 
     def _reconcile(self) -> Live:
-        listed = self._list(self._cluster_arn)
+        listed = self._service.listed(self._cluster_arn)
         wanted = self._wanted()
         live = self._choose([one for one in listed if one["Name"] == self._identity.name])
         if live is None:
             self._make_way([one for one in listed if one["Name"] != self._identity.name])
-            self._call("Create", **{**wanted, "Tags": _tag_list(self._tags())})
+            self._service.call(f"Create{self._kind.noun}", **{**wanted, "Tags": _tag_list(self._tags())})
             raise _Waiting("create was called")
         if live.status in _IN_FLIGHT:
             raise _Waiting(f"is {live.status}")
@@ -294,7 +348,7 @@ class _Poll:
 
         There may be several: a create that timed out may have been repeated before a list showed its effect.
         """
-        found = [live for one in summaries if (live := self._read(one))]
+        found = [live for one in summaries if (live := self._service.read(one))]
         ours = [live for live in found if self._is_ours(live)]
         if not ours:
             return self._adoptable(found)
@@ -330,7 +384,7 @@ class _Poll:
         for summary in others:
             if _team(summary) != self._identity.team:
                 continue
-            live = self._read(summary)
+            live = self._service.read(summary)
             if live is None:
                 continue
             if self._is_ours(live):
@@ -346,7 +400,7 @@ class _Poll:
 
     def _adopt(self, live: Live) -> None:
         if not self._is_ours(live):
-            self._change(
+            self._service.change(
                 "AddTags", ResourceArn=live.arn, Tags=_tag_list({**self._tags(), ADOPTED_TAG: "true"})
             )
             raise _Waiting("was there already and is adopted")
@@ -368,7 +422,9 @@ class _Poll:
         if live.status == "UpdateFailed":
             self._check_repair(live)
         noun = self._kind.noun
-        self._change("Update", **{f"{noun}Id": live.id, "TargetVersion": live.version, **settings})
+        self._service.change(
+            f"Update{noun}", **{f"{noun}Id": live.id, "TargetVersion": live.version, **settings}
+        )
         raise _Waiting(f"update of version {live.version} was called")
 
     def _settings_before(self) -> dict[str, Any]:
@@ -388,9 +444,9 @@ class _Poll:
         missing = {key: value for key, value in wanted.items() if live.tags.get(key) != value}
         gone = [key for key in _given_tags(self._old() or {}) if key in live.tags and key not in wanted]
         if missing:
-            self._change("AddTags", ResourceArn=live.arn, Tags=_tag_list(missing))
+            self._service.change("AddTags", ResourceArn=live.arn, Tags=_tag_list(missing))
         if gone:
-            self._change("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(gone))
+            self._service.change("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(gone))
         if missing or gone:
             raise _Waiting("its tags are changed")
 
@@ -422,14 +478,14 @@ class _Poll:
     def _left(self, identity: Identity, cluster_arn: str) -> list[Live]:
         """Return all of the name and team that this resource owns; none if the cluster is gone."""
         try:
-            listed = self._list(cluster_arn)
+            listed = self._service.listed(cluster_arn)
         except ClientError as error:
             if self._cluster_is_gone(error, cluster_arn):
                 return []
             raise
         # A quota of the name may be of another team by now: the team was changed and the name kept.
         same = [one for one in listed if one["Name"] == identity.name and _team(one) == identity.team]
-        return [live for one in same if (live := self._read(one)) and self._is_ours(live)]
+        return [live for one in same if (live := self._service.read(one)) and self._is_ours(live)]
 
     def _cluster_is_gone(self, error: ClientError, cluster_arn: str) -> bool:
         if service_api.code(error) == "ResourceNotFound":
@@ -437,7 +493,7 @@ class _Poll:
         if service_api.code(error) != "ValidationException":
             return False
         try:
-            self._call_raw("DescribeCluster", ClusterName=cluster_arn)
+            self._service.call("DescribeCluster", ClusterName=cluster_arn)
         except ClientError as other:
             return service_api.code(other) == "ResourceNotFound"
         return False
@@ -451,15 +507,15 @@ class _Poll:
             self._delete(live)
             return
         ours = {*_given_tags(self._properties), OWNER_TAG, ADOPTED_TAG}
-        self._change("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(ours & set(live.tags)))
+        self._service.change("DeleteTags", ResourceArn=live.arn, TagKeys=sorted(ours & set(live.tags)))
 
     def _delete(self, live: Live) -> None:
         if live.status in _IN_FLIGHT:
             return
-        self._change("Delete", **{f"{self._kind.noun}Id": live.id})
+        self._service.change(f"Delete{self._kind.noun}", **{f"{self._kind.noun}Id": live.id})
 
     def _rolls_back(self) -> bool:
-        stacks = self._call_raw("DescribeStacks", StackName=self._event["StackId"])["Stacks"]
+        stacks = self._service.call("DescribeStacks", StackName=self._event["StackId"])["Stacks"]
         return "ROLLBACK" in stacks[0]["StackStatus"]
 
     # What is asked, and whose it is.
@@ -489,55 +545,6 @@ class _Poll:
 
     def _refuse(self, why: str) -> RuntimeError:
         return RuntimeError(f"{self.subject}: {why}")
-
-    # Calls.
-
-    def _list(self, cluster_arn: str) -> list[dict[str, Any]]:
-        # Not by NameContains: another quota of the team, or another scheduler config, matters as well.
-        noun = self._kind.noun
-        return list(self._pages(f"List{noun}s", f"{noun}Summaries", ClusterArn=cluster_arn))
-
-    def _read(self, summary: Mapping[str, Any]) -> Live | None:
-        """Return what a summary of a list stands for; None if it is there no more."""
-        key = f"{self._kind.noun}Id"
-        try:
-            described = self._call("Describe", **{key: summary[key]})
-            arn = described[f"{self._kind.noun}Arn"]
-            tags = {tag["Key"]: tag["Value"] for tag in self._pages("ListTags", "Tags", ResourceArn=arn)}
-        except ClientError as error:
-            if service_api.code(error) == "ResourceNotFound":
-                return None
-            raise
-        if described["Status"] == "Deleted":
-            return None
-        return Live(described, tags, arn, described[key], described[f"{self._kind.noun}Version"])
-
-    def _pages(self, operation: str, key: str, **request: Any) -> Iterator[dict[str, Any]]:
-        answer = self._call_raw(operation, **request)
-        yield from answer.get(key, [])
-        while answer.get("NextToken"):
-            answer = self._call_raw(operation, **request, NextToken=answer["NextToken"])
-            yield from answer.get(key, [])
-
-    def _change(self, verb: str, **request: Any) -> None:
-        """Change what was there a moment ago."""
-        try:
-            self._call(verb, **request)
-        except ClientError as error:
-            if service_api.code(error) != "ResourceNotFound":
-                raise
-            raise _Waiting("was deleted meanwhile") from error
-
-    def _call(self, verb: str, **request: Any) -> Any:
-        operation = verb if verb.endswith("Tags") else f"{verb}{self._kind.noun}"
-        return self._call_raw(operation, **request)
-
-    def _call_raw(self, operation: str, **request: Any) -> Any:
-        # A function that is stopped in the middle fails the resource.
-        if self._context.get_remaining_time_in_millis() < service_api.LONGEST_CALL * 1000:
-            raise _Waiting(f"no time was left in this poll for {operation}")
-        client = service_api.client("cloudformation" if operation == "DescribeStacks" else "sagemaker")
-        return getattr(client, xform_name(operation))(**request)
 
 
 def _team(settings: Mapping[str, Any]) -> str:

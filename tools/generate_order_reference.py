@@ -38,6 +38,8 @@ cluster that is there already, there is nothing to prove.
   one deployment, `cdk deploy` updates the lower stack first.
 - CloudFormation updates in the order of creation, so in one stack a row about creation holds for an update
   too. Between stacks it holds if all are deployed by one `cdk deploy`.
+- A network outlives file systems that were kept only because AWS refuses to delete it while they are in it
+  ([removal.md](removal.md)); no template can say so.
 - That "complete" means ready: where it does not, a row names what waits (wait conditions, the wait for
   Kueue's controller).
 

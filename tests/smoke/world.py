@@ -17,13 +17,13 @@ from botocore import xform_name  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 from moto import mock_aws
 from tests.constructs.fake_sagemaker import Clock, FakeSageMaker, NotSimulatedError
+from tests.constructs.state_machine import Machines
 from tests.smoke import resource_types
 from tests.smoke.cloudformation import ACCOUNT, Region
 from tests.smoke.cloudformation_api import CloudFormationApi
 from tests.smoke.endpoint import Caller, Endpoint, Operation, Response, ServiceError
 from tests.smoke.functions import Functions, Python, Role
 from tests.smoke.hyperpod import HyperPod
-from tests.smoke.states import Machines
 
 Json = Any
 

@@ -1,10 +1,14 @@
 """An app that uses the constructs without our config. As a script it is checked by cdk-nag's AwsSolutions."""
 
+import functools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import cx_api
+from constructs import Construct
 
 import hyperpod_constructs as hyperpod
 from hyperpod_constructs import InstanceGroup, Lifecycle, SlurmGroup
@@ -49,6 +53,17 @@ SCHEDULER = hyperpod.SchedulerConfig(
     ],
     fair_share="Enabled",
 )
+
+
+def existing_network(scope: Construct, **props: Any) -> hyperpod.ExistingNetwork:
+    """Give a network that is there already."""
+    return hyperpod.ExistingNetwork(
+        scope,
+        "Network",
+        vpc_id="vpc-0123456789abcdef0",
+        subnet_ids=["subnet-0123456789abcdef0"],
+        **props,
+    )
 
 
 def resolved_chart(directory: Path) -> Path:
@@ -123,18 +138,11 @@ def eks_in_a_closed_network(app: cdk.App, chart: Path) -> None:
 def eks_on_what_exists(app: cdk.App, chart: Path) -> None:
     """An existing VPC and private EKS cluster; own lifecycle script; chart from a directory."""
     stack = cdk.Stack(app, "eks-existing")
-    network = hyperpod.ExistingNetwork(
-        stack,
-        "Network",
-        vpc_id="vpc-0123456789abcdef0",
-        subnet_ids=["subnet-0123456789abcdef0"],
-        security_group_ids=["sg-0123456789abcdef0"],
-    )
     hyperpod.HyperPodEksCluster(
         stack,
         "Cluster",
         cluster_name="existing",
-        network=network,
+        network=existing_network(stack, security_group_ids=["sg-0123456789abcdef0"]),
         eks=hyperpod.ExistingEks(
             cluster_name="platform",
             kubectl_layer=lambda_.LayerVersion.from_layer_version_arn(stack, "Kubectl", LAYER),
@@ -149,14 +157,11 @@ def eks_on_what_exists(app: cdk.App, chart: Path) -> None:
 def eks_with_restricted_groups(app: cdk.App) -> None:
     """Restricted groups only, on an EKS cluster that has the chart already."""
     stack = cdk.Stack(app, "eks-restricted")
-    network = hyperpod.ExistingNetwork(
-        stack, "Network", vpc_id="vpc-0123456789abcdef0", subnet_ids=["subnet-0123456789abcdef0"]
-    )
     hyperpod.HyperPodEksCluster(
         stack,
         "Cluster",
         cluster_name="nova",
-        network=network,
+        network=existing_network(stack),
         eks=hyperpod.ExistingEks(cluster_name="platform"),
         dependencies=hyperpod.DependenciesChart.none(),
         restricted_instance_groups=[
@@ -265,9 +270,7 @@ def slurm_behind_a_capacity_gate(app: cdk.App) -> None:
         stack,
         "Cluster",
         cluster_name="gated-slurm",
-        network=hyperpod.ExistingNetwork(
-            stack, "Network", vpc_id="vpc-0123456789abcdef0", subnet_ids=["subnet-0123456789abcdef0"]
-        ),
+        network=existing_network(stack),
         instance_groups=[HEAD, LOGIN, TRAIN],
     )
     hyperpod.HyperPodCapacity(
@@ -293,9 +296,7 @@ def governance_without_native_types(app: cdk.App) -> None:
             kubectl_layer=lambda_.LayerVersion.from_layer_version_arn(stack, "Kubectl", LAYER),
         ),
         name="platform",
-        network=hyperpod.ExistingNetwork(
-            stack, "Network", vpc_id="vpc-0123456789abcdef0", subnet_ids=["subnet-0123456789abcdef0"]
-        ),
+        network=existing_network(stack),
     )
     governance = hyperpod.TaskGovernance(
         stack,
@@ -325,6 +326,14 @@ def build(app: cdk.App) -> None:
     eks_behind_a_capacity_gate(app)
     slurm_behind_a_capacity_gate(app)
     governance_without_native_types(app)
+
+
+@functools.cache
+def assembly() -> cx_api.CloudAssembly:
+    """Synthesize every stack, once for each process."""
+    app = cdk.App()
+    build(app)
+    return app.synth()
 
 
 def main() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from tests.constructs import clusters
+from tests.constructs.templates import Template, of_type, properties, synthesize
 
 import hyperpod_constructs as hyperpod
-from hyperpod_constructs import GatedGroup, HyperPodCapacity, InstanceGroup
+from hyperpod_constructs import GatedGroup, HyperPodCapacity
 
-Template = dict[str, Any]
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
 CONDITION = {"AWS::CloudFormation::WaitCondition", "AWS::CloudFormation::WaitConditionHandle"}
 PARTS = CONDITION | {"Custom::HyperPodCapacityGate"}
@@ -21,22 +22,13 @@ TWO = [
 
 
 def gate(groups: list[GatedGroup] = TWO, **props: Any) -> Template:
-    stack = cdk.Stack(cdk.App(), "Gate")
     given = {"cluster_name": "research", "cluster_arn": ARN, "cluster_stack_name": "cluster", **props}
-    HyperPodCapacity(stack, "Capacity", groups=groups, **given)
-    app = stack.node.root
-    assert isinstance(app, cdk.App)
-    template: Template = app.synth().get_stack_by_name("Gate").template
-    return template
+    return synthesize(HyperPodCapacity(clusters.stack(), "Capacity", groups=groups, **given))
 
 
 def parts(template: Template) -> set[str]:
     """Logical ids of conditions and what belongs to them."""
     return {name for name, one in template["Resources"].items() if one["Type"] in PARTS}
-
-
-def of_type(template: Template, kind: str) -> list[dict[str, Any]]:
-    return [one for one in template["Resources"].values() if one["Type"] == kind]
 
 
 def statements(template: Template, role: str) -> list[dict[str, Any]]:
@@ -121,22 +113,9 @@ def test_a_hundred_groups_fit_into_a_stack() -> None:
 
 
 def cluster_groups(**changes: Any) -> list[GatedGroup]:
-    stack = cdk.Stack(cdk.App(), "S")
-    network = hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"])
-    groups = [
-        InstanceGroup(name="g6", instance_type="ml.g6.12xlarge", instance_count=4, min_instance_count=2),
-        InstanceGroup(**{"name": "p5", "instance_type": "ml.p5.48xlarge", "instance_count": 2, **changes}),
-    ]
-    cluster = hyperpod.HyperPodEksCluster(
-        stack,
-        "Cluster",
-        cluster_name="research",
-        network=network,
-        eks=hyperpod.ExistingEks(cluster_name="platform"),
-        dependencies=hyperpod.DependenciesChart.none(),
-        instance_groups=groups,
-    )
-    return cluster.gated_groups
+    return clusters.eks(
+        instance_groups=[clusters.group(name="other"), clusters.group(**changes)]
+    ).gated_groups
 
 
 @pytest.mark.parametrize(
@@ -158,22 +137,13 @@ def test_any_change_of_a_group_changes_its_digest_alone(change: dict[str, Any]) 
 
 
 def test_restricted_groups_are_groups_too() -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    network = hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"])
-    cluster = hyperpod.HyperPodEksCluster(
-        stack,
-        "Cluster",
-        cluster_name="nova",
-        network=network,
-        eks=hyperpod.ExistingEks(cluster_name="platform"),
-        dependencies=hyperpod.DependenciesChart.none(),
-        restricted_instance_groups=[
-            hyperpod.RestrictedInstanceGroup(name="nova", instance_type="ml.p5.48xlarge", instance_count=4)
-        ],
+    cluster = clusters.eks(
+        instance_groups=[],
+        restricted_instance_groups=[clusters.restricted(name="nova", instance_count=4)],
         node_provisioning_mode=None,
     )
-    (group,) = cluster.gated_groups
-    assert (group.name, group.instance_count, group.min_instance_count) == ("nova", 4, None)
+    (found,) = cluster.gated_groups
+    assert (found.name, found.instance_count, found.min_instance_count) == ("nova", 4, None)
 
 
 # Permissions, logs, order.
@@ -215,17 +185,17 @@ def test_progress_has_a_log_of_its_own_that_no_late_line_brings_back() -> None:
     }
     assert template["Resources"][log]["DeletionPolicy"] == "Delete"
     logging = [
-        one["Properties"].get("LoggingConfig", {}).get("LogGroup")
-        for one in of_type(template, "AWS::Lambda::Function")
-        if one["Properties"]["Handler"] in {"capacity_gate.poll", "capacity_gate.give_up"}
+        one.get("LoggingConfig", {}).get("LogGroup")
+        for one in properties(template, "AWS::Lambda::Function")
+        if one["Handler"] in {"capacity_gate.poll", "capacity_gate.give_up"}
     ]
     assert logging == [{"Ref": log}, {"Ref": log}]
     (output,) = template["Outputs"].values()
     assert "aws logs tail /hyperpod/research/capacity --follow" in json.dumps(output["Value"])
     denials = [
         one
-        for role in of_type(template, "AWS::IAM::Role")
-        for policy in role["Properties"].get("Policies", [])
+        for role in properties(template, "AWS::IAM::Role")
+        for policy in role.get("Policies", [])
         for one in policy["PolicyDocument"]["Statement"]
         if one["Effect"] == "Deny"
     ]
@@ -234,7 +204,9 @@ def test_progress_has_a_log_of_its_own_that_no_late_line_brings_back() -> None:
 
 def test_a_condition_begins_after_its_watch_and_has_a_quarter_of_an_hour_more() -> None:
     template = gate(timeout=cdk.Duration.minutes(700))
-    for condition in of_type(template, "AWS::CloudFormation::WaitCondition"):
+    conditions = of_type(template, "AWS::CloudFormation::WaitCondition").values()
+    assert len(conditions) == len(TWO)
+    for condition in conditions:
         (start,) = condition["DependsOn"]
         started = template["Resources"][start]
         assert started["Type"] == "Custom::HyperPodCapacityGate"
@@ -245,12 +217,9 @@ def test_a_condition_begins_after_its_watch_and_has_a_quarter_of_an_hour_more() 
 
 
 def test_coredns_and_the_cloudwatch_add_on_wait_for_the_first_node(templates: dict[str, Template]) -> None:
-    assert not [
-        one
-        for one in of_type(templates["gated-cluster"], "AWS::EKS::Addon")
-        if one["Properties"]["AddonName"] == "coredns"
-    ]
-    addons = of_type(templates["gated-capacity"], "AWS::EKS::Addon")
+    early = {one["AddonName"] for one in properties(templates["gated-cluster"], "AWS::EKS::Addon")}
+    assert "coredns" not in early
+    addons = of_type(templates["gated-capacity"], "AWS::EKS::Addon").values()
     assert {one["Properties"]["AddonName"] for one in addons} == {
         "coredns",
         "amazon-cloudwatch-observability",
@@ -262,45 +231,31 @@ def test_coredns_and_the_cloudwatch_add_on_wait_for_the_first_node(templates: di
 
 
 def test_coredns_is_placed_once() -> None:
-    stack = cdk.Stack(cdk.App(), "S")
+    scope = clusters.stack()
     cluster = hyperpod.HyperPodEksCluster(
-        stack,
+        scope,
         "Cluster",
         cluster_name="research",
-        network=hyperpod.HyperPodNetwork(stack, "Network"),
+        network=hyperpod.HyperPodNetwork(scope, "Network"),
         eks=hyperpod.NewEks(),
-        instance_groups=[InstanceGroup(name="g", instance_type="ml.m5.xlarge", instance_count=1)],
+        instance_groups=[clusters.group()],
     )
     with pytest.raises(ValueError, match="coredns=False"):
-        cluster.add_coredns(stack, after=[])
+        cluster.add_coredns(scope, after=[])
 
 
 def test_a_cluster_that_has_coredns_gets_no_other() -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    network = hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"])
-    cluster = hyperpod.HyperPodEksCluster(
-        stack,
-        "Cluster",
-        cluster_name="research",
-        network=network,
-        eks=hyperpod.ExistingEks(cluster_name="platform"),
-        dependencies=hyperpod.DependenciesChart.none(),
-        instance_groups=[InstanceGroup(name="g", instance_type="ml.m5.xlarge", instance_count=1)],
-        coredns=False,
-    )
-    before = len(stack.node.find_all())
-    cluster.add_coredns(stack, after=[])
-    assert len(stack.node.find_all()) == before
+    cluster = clusters.eks(coredns=False)
+    scope = cdk.Stack.of(cluster)
+    before = len(scope.node.find_all())
+    cluster.add_coredns(scope, after=[])
+    assert len(scope.node.find_all()) == before
 
 
 def test_a_slurm_gate_waits_for_every_target(templates: dict[str, Template]) -> None:
     inputs = [
-        json.loads(
-            "".join(
-                part if isinstance(part, str) else "" for part in one["Properties"]["Input"]["Fn::Join"][1]
-            )
-        )
-        for one in of_type(templates["gated-slurm-capacity"], "Custom::HyperPodCapacityGate")
+        json.loads("".join(part if isinstance(part, str) else "" for part in one["Input"]["Fn::Join"][1]))
+        for one in properties(templates["gated-slurm-capacity"], "Custom::HyperPodCapacityGate")
     ]
     assert [(one["group"], one["waitFor"], one["instanceCount"]) for one in inputs] == [
         ("head", "target", 1),

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.constructs import clusters
 from tests.constructs.fake_cluster import (
     ARN,
     NAME,
@@ -24,7 +25,9 @@ from tests.constructs.fake_cluster import (
 )
 from tests.constructs.fake_sagemaker import URL, FakeSageMaker, KilledError, ServiceError
 from tests.constructs.state_machine import Execution, Machines
+from tests.constructs.templates import of_type, properties, synthesize, the
 
+import hyperpod_constructs as hyperpod
 from hyperpod_constructs.handlers import capacity_gate
 
 Json = dict[str, Any]
@@ -51,13 +54,8 @@ class Gate:
 
 
 def synthesized(wait_for: str) -> Gate:
-    import aws_cdk as cdk  # noqa: PLC0415 (starts Node)
-
-    import hyperpod_constructs as hyperpod  # noqa: PLC0415
-
-    app = cdk.App()
-    hyperpod.HyperPodCapacity(
-        cdk.Stack(app, "gate"),
+    capacity = hyperpod.HyperPodCapacity(
+        clusters.stack(),
         "Capacity",
         cluster_name=NAME,
         cluster_arn=ARN,
@@ -69,26 +67,19 @@ def synthesized(wait_for: str) -> Gate:
         wait_for="target" if wait_for == "target" else "minimum",
         first_node=True,
     )
-    resources = app.synth().get_stack_by_name("gate").template["Resources"]
-    machine = next(one for one in resources.values() if one["Type"] == "AWS::StepFunctions::StateMachine")
+    template = synthesize(capacity)
+    machine = the(template, "AWS::StepFunctions::StateMachine")
     functions = {
         name: Function(getattr(capacity_gate, handler.removeprefix("capacity_gate.")), float(seconds))
-        for name, one in resources.items()
-        if one["Type"] == "AWS::Lambda::Function"
-        and (handler := one["Properties"]["Handler"]).startswith("capacity_gate.")
+        for name, one in of_type(template, "AWS::Lambda::Function").items()
+        if (handler := one["Properties"]["Handler"]).startswith("capacity_gate.")
         and (seconds := one["Properties"]["Timeout"])
     }
     inputs = [
-        json.loads(text(one["Properties"]["Input"], "Ref"))
-        for one in resources.values()
-        if one["Type"] == "Custom::HyperPodCapacityGate"
+        json.loads(text(one["Input"], "Ref")) for one in properties(template, "Custom::HyperPodCapacityGate")
     ]
-    (seconds,) = {
-        one["Properties"]["Timeout"]
-        for one in resources.values()
-        if one["Type"] == "AWS::CloudFormation::WaitCondition"
-    }
-    definition = text(machine["Properties"]["DefinitionString"], "Fn::GetAtt")
+    (seconds,) = {one["Timeout"] for one in properties(template, "AWS::CloudFormation::WaitCondition")}
+    definition = text(machine["DefinitionString"], "Fn::GetAtt")
     by_group = {one.get("group", "first node"): one for one in inputs}
     return Gate(definition, functions, by_group, float(seconds))
 

@@ -4,18 +4,16 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.constructs.templates import Template, the
 
-Template = dict[str, Any]
 FAKE = '#!/bin/bash\necho "$(basename "$0") $*" >> calls\n[[ "$*" != *"$FAILS"* ]]\n'
 
 
 @pytest.fixture
 def script(templates: dict[str, Template]) -> str:
-    resources = templates["eks-new"]["Resources"].values()
-    (project,) = [one["Properties"] for one in resources if one["Type"] == "AWS::CodeBuild::Project"]
+    project = the(templates["eks-new"], "AWS::CodeBuild::Project")
     (command,) = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
     return str(command)
 

@@ -5,22 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cfnlint.api import lint_file  # type: ignore[import-untyped]
-from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 from cfnlint.core import Match  # type: ignore[import-untyped]
+from tests.constructs.judges import HERE, lint, nag
+from tests.constructs.templates import Template, the
 
-HERE = Path(__file__).parent
 GOVERNANCE_TYPES = ("AWS::SageMaker::ClusterSchedulerConfig", "AWS::SageMaker::ComputeQuota")
-Template = dict[str, Any]
-
-
-def lint(template: Template, region: str, directory: Path) -> list[Match]:
-    file = directory / "template.json"
-    file.write_text(json.dumps(template))
-    return list(lint_file(file, config=ManualArgs(regions=[region])))
 
 
 def counts(match: Match, region: str) -> bool:
@@ -46,20 +37,8 @@ def test_every_template_passes_cfn_lint(region: str, templates: dict[str, Templa
 
 def test_cfn_lint_is_really_asked(templates: dict[str, Template], tmp_path: Path) -> None:
     broken = json.loads(json.dumps(templates["eks-new"]))
-    scheduler = next(r for r in broken["Resources"].values() if r["Type"] == GOVERNANCE_TYPES[0])
-    scheduler["Properties"]["SchedulerConfig"]["PriorityClasses"][0]["Weight"] = 101
+    the(broken, GOVERNANCE_TYPES[0])["SchedulerConfig"]["PriorityClasses"][0]["Weight"] = 101
     assert "E3034" in {match.rule.id for match in lint(broken, "us-east-1", tmp_path)}
-
-
-def nag(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=HERE,
-        env={**os.environ, "CDK_VALIDATION": "true"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_every_stack_passes_cdk_nag() -> None:

@@ -6,11 +6,10 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from constructs import Construct
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.constructs.clusters import HEAD, eks, group, network, restricted, slurm, stack
 
 import hyperpod_constructs as hyperpod
 from hyperpod_constructs import (
@@ -18,9 +17,6 @@ from hyperpod_constructs import (
     DependenciesChart,
     EbsVolume,
     FsxLustreMount,
-    HyperPodEksCluster,
-    HyperPodSlurmCluster,
-    InstanceGroup,
     Lifecycle,
     NewEks,
     QuotaResource,
@@ -28,52 +24,12 @@ from hyperpod_constructs import (
     Taint,
 )
 
-HEAD = InstanceGroup(
-    name="head", instance_type="ml.m5.xlarge", instance_count=1, slurm=SlurmGroup(node_type="Controller")
-)
 LUSTRE = FsxLustreMount(dns_name="fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com", mount_name="fsx")
-
-
-def group(**props: Any) -> InstanceGroup:
-    return InstanceGroup(**{"name": "g", "instance_type": "ml.g5.2xlarge", "instance_count": 4, **props})
 
 
 def quota(**props: Any) -> ComputeQuota:
     resource = QuotaResource(instance_type="ml.g5.2xlarge", count=1)
     return ComputeQuota(**{"name": "q", "team_name": "t", "resources": [resource], **props})
-
-
-def stack() -> cdk.Stack:
-    return cdk.Stack(cdk.App(), "S")
-
-
-def existing(scope: Construct) -> hyperpod.ExistingNetwork:
-    return hyperpod.ExistingNetwork(
-        scope, "Network", vpc_id="vpc-1", subnet_ids=["subnet-1"], security_group_ids=["sg-1"]
-    )
-
-
-def eks(**props: Any) -> HyperPodEksCluster:
-    scope = stack()
-    defaults = {
-        "cluster_name": "c",
-        "network": existing(scope),
-        "eks": hyperpod.ExistingEks(cluster_name="e"),
-        "dependencies": DependenciesChart.none(),
-        "instance_groups": [group()],
-    }
-    return HyperPodEksCluster(scope, "Cluster", **{**defaults, **props})
-
-
-def slurm(*groups: InstanceGroup, **props: Any) -> HyperPodSlurmCluster:
-    scope = stack()
-    return HyperPodSlurmCluster(
-        scope, "Cluster", cluster_name="c", network=existing(scope), instance_groups=groups, **props
-    )
-
-
-def restricted() -> hyperpod.RestrictedInstanceGroup:
-    return hyperpod.RestrictedInstanceGroup(name="r", instance_type="ml.p5.48xlarge", instance_count=1)
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
@@ -243,7 +199,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an odd Lustre size": (
         lambda: hyperpod.LustreFileSystem(
-            stack(), "F", network=existing(stack()), storage_capacity_in_gib=3600
+            stack(), "F", network=network(stack()), storage_capacity_in_gib=3600
         ),
         "is 3600: .*multiples of 2400",
     ),

@@ -10,27 +10,10 @@ import aws_cdk as cdk
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.constructs import clusters
+from tests.constructs.templates import Template, of_type, only, properties, synthesize, the
 
 import hyperpod_constructs as hyperpod
-
-Template = dict[str, Any]
-
-
-def properties(template: Template, kind: str) -> list[dict[str, Any]]:
-    return [one["Properties"] for one in template["Resources"].values() if one["Type"] == kind]
-
-
-def the(template: Template, kind: str) -> dict[str, Any]:
-    (only,) = properties(template, kind)
-    return only
-
-
-def synthesize(stack: cdk.Stack) -> Template:
-    app = stack.node.root
-    assert isinstance(app, cdk.App)
-    template: Template = app.synth().get_stack_by_name(stack.stack_name).template
-    return template
-
 
 CLUSTER = "AWS::SageMaker::Cluster"
 
@@ -65,16 +48,7 @@ def test_a_slurm_cluster_uses_the_extended_lifecycle_and_no_strategy(templates: 
 
 
 def test_a_plain_slurm_cluster_keeps_its_empty_orchestrator() -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    network = hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"])
-    head = hyperpod.InstanceGroup(
-        name="head",
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
-        slurm=hyperpod.SlurmGroup(node_type="Controller"),
-    )
-    hyperpod.HyperPodSlurmCluster(stack, "C", cluster_name="c", network=network, instance_groups=[head])
-    assert the(synthesize(stack), CLUSTER)["Orchestrator"] == {"Slurm": {}}
+    assert the(synthesize(clusters.slurm(clusters.HEAD)), CLUSTER)["Orchestrator"] == {"Slurm": {}}
 
 
 FULL = hyperpod.InstanceGroup(
@@ -158,26 +132,14 @@ FULL_PROPERTIES = {
 
 
 def test_every_field_of_a_group_reaches_cloudformation() -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    tainted = hyperpod.InstanceGroup(
+    tainted = clusters.group(
         name="tainted",
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
         taints=[hyperpod.Taint(key="role", value="infra", effect="NoSchedule")],
         lifecycle=hyperpod.Lifecycle(mode="Bootstrap"),
         capacity="OnDemand",
     )
-    hyperpod.HyperPodEksCluster(
-        stack,
-        "C",
-        cluster_name="c",
-        network=hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"]),
-        eks=hyperpod.ExistingEks(cluster_name="e"),
-        dependencies=hyperpod.DependenciesChart.none(),
-        instance_groups=[FULL, tainted],
-        tiered_storage=hyperpod.TieredStorage(mode="Enable", instance_memory_allocation_percentage=20),
-    )
-    template = synthesize(stack)
+    storage = hyperpod.TieredStorage(mode="Enable", instance_memory_allocation_percentage=20)
+    template = synthesize(clusters.eks(instance_groups=[FULL, tainted], tiered_storage=storage))
     cluster = the(template, CLUSTER)
     full, bootstrap = cluster["InstanceGroups"]
     assert full == FULL_PROPERTIES
@@ -201,18 +163,7 @@ def test_karpenter_gets_its_mode_and_its_role(templates: dict[str, Template]) ->
 def test_scaling_that_is_switched_off_says_so_and_needs_no_role(
     karpenter: bool | None, scaling: dict[str, str] | None
 ) -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    hyperpod.HyperPodEksCluster(
-        stack,
-        "C",
-        cluster_name="c",
-        network=hyperpod.ExistingNetwork(stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"]),
-        eks=hyperpod.ExistingEks(cluster_name="e"),
-        dependencies=hyperpod.DependenciesChart.none(),
-        instance_groups=[hyperpod.InstanceGroup(name="g", instance_type="ml.m5.xlarge", instance_count=1)],
-        karpenter=karpenter,
-    )
-    cluster = the(synthesize(stack), CLUSTER)
+    cluster = the(synthesize(clusters.eks(karpenter=karpenter)), CLUSTER)
     assert cluster.get("AutoScaling") == scaling
     assert "ClusterRole" not in cluster
 
@@ -247,9 +198,9 @@ def test_the_eks_cluster_is_api_authenticated_encrypted_and_logs_everything(
 def test_efa_has_its_rules_in_both_directions(name: str, templates: dict[str, Template]) -> None:
     template = templates[name]
     groups = [
-        one
-        for one, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::EC2::SecurityGroup" and "EFA" in str(resource["Properties"])
+        name
+        for name, resource in of_type(template, "AWS::EC2::SecurityGroup").items()
+        if "EFA" in str(resource["Properties"])
     ]
     (group,) = groups
     own = {"Fn::GetAtt": [group, "GroupId"]}
@@ -345,21 +296,17 @@ def test_monitoring_switches_kueue_metrics_on_and_watches_one_cluster(
     kubernetes = json.loads(addon["ConfigurationValues"])["agent"]["config"]["logs"]["metrics_collected"]
     assert kubernetes["kubernetes"]["kueue_container_insights"] is True
     pattern = the(template, "AWS::Events::Rule")["EventPattern"]
-    assert pattern["resources"] == [{"Fn::GetAtt": [next(iter(cluster_ids(template))), "ClusterArn"]}]
+    assert pattern["resources"] == [{"Fn::GetAtt": [only(template, CLUSTER)[0], "ClusterArn"]}]
     assert properties(templates["slurm-new"], "AWS::EKS::Addon") == []
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", None])
 def test_dashboards_of_one_cluster_name_in_two_regions_have_two_names(region: str | None) -> None:
-    stack = cdk.Stack(cdk.App(), "S", env=cdk.Environment(region=region))
-    hyperpod.HyperPodMonitoring(stack, "M", cluster_name="c", cluster_arn="arn")
-    name = the(synthesize(stack), "AWS::CloudWatch::Dashboard")["DashboardName"]
+    scope = cdk.Stack(cdk.App(), "S", env=cdk.Environment(region=region))
+    monitoring = hyperpod.HyperPodMonitoring(scope, "M", cluster_name="c", cluster_arn="arn")
+    name = the(synthesize(monitoring), "AWS::CloudWatch::Dashboard")["DashboardName"]
     joined = {"Fn::Join": ["", ["hyperpod-c-", {"Ref": "AWS::Region"}]]}
     assert name == (f"hyperpod-c-{region}" if region else joined)
-
-
-def cluster_ids(template: Template) -> list[str]:
-    return [name for name, resource in template["Resources"].items() if resource["Type"] == CLUSTER]
 
 
 def test_a_closed_network_has_endpoints_instead_of_a_way_out(templates: dict[str, Template]) -> None:
@@ -378,9 +325,8 @@ def test_a_closed_network_has_endpoints_instead_of_a_way_out(templates: dict[str
     ("zone", "key"), [("us-east-1c", "AvailabilityZone"), ("use1-az6", "AvailabilityZoneId")]
 )
 def test_nodes_and_their_way_out_lie_in_the_zone_that_is_asked_for(zone: str, key: str) -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    hyperpod.HyperPodNetwork(stack, "N", node_availability_zone=zone)
-    subnets = properties(synthesize(stack), "AWS::EC2::Subnet")
+    network = hyperpod.HyperPodNetwork(clusters.stack(), "N", node_availability_zone=zone)
+    subnets = properties(synthesize(network), "AWS::EC2::Subnet")
     by_name = {subnet["Tags"][-1]["Value"].rpartition("/")[2]: subnet for subnet in subnets}
     assert by_name["Node0"][key] == by_name["Public"][key] == zone
     # The control plane stays in the first zones of the region.
@@ -395,15 +341,14 @@ def test_subnets_lie_in_the_block_and_never_overlap(prefix: int, zones: int, dat
     nodes = data.draw(st.integers(1, zones))
     if (prefix, nodes, zones) == (24, 3, 4):
         return  # refused, see below
-    stack = cdk.Stack(cdk.App(), "S")
     block = ipaddress.IPv4Network(f"10.20.0.0/{prefix}")
     network = hyperpod.HyperPodNetwork(
-        stack, "N", cidr=str(block), control_plane_zones=zones, node_subnet_count=nodes
+        clusters.stack(), "N", cidr=str(block), control_plane_zones=zones, node_subnet_count=nodes
     )
     assert (len(network.node_subnet_ids), len(network.control_plane_subnet_ids)) == (nodes, zones)
     subnets = [
         ipaddress.IPv4Network(subnet["CidrBlock"])
-        for subnet in properties(synthesize(stack), "AWS::EC2::Subnet")
+        for subnet in properties(synthesize(network), "AWS::EC2::Subnet")
     ]
     assert len(subnets) == nodes + zones + 1
     assert all(subnet.subnet_of(block) and subnet.prefixlen <= 28 for subnet in subnets)
@@ -415,16 +360,13 @@ def test_subnets_lie_in_the_block_and_never_overlap(prefix: int, zones: int, dat
 def test_a_block_without_room_for_the_control_plane_is_refused() -> None:
     with pytest.raises(ValueError, match=r"leaves 4 /28 blocks beside 3 node subnets: 5 are needed"):
         hyperpod.HyperPodNetwork(
-            cdk.Stack(cdk.App(), "S"), "N", cidr="10.0.0.0/24", control_plane_zones=4, node_subnet_count=3
+            clusters.stack(), "N", cidr="10.0.0.0/24", control_plane_zones=4, node_subnet_count=3
         )
 
 
 def test_a_sixteen_bit_block_holds_404_p5_instances_on_eks() -> None:
-    stack = cdk.Stack(cdk.App(), "S")
-    hyperpod.HyperPodNetwork(stack, "N")
-    blocks = [
-        ipaddress.IPv4Network(s["CidrBlock"]) for s in properties(synthesize(stack), "AWS::EC2::Subnet")
-    ]
+    subnets = properties(synthesize(hyperpod.HyperPodNetwork(clusters.stack(), "N")), "AWS::EC2::Subnet")
+    blocks = [ipaddress.IPv4Network(subnet["CidrBlock"]) for subnet in subnets]
     # AWS keeps five addresses of each subnet; a p5.48xlarge takes 81 on EKS.
     assert (max(block.num_addresses for block in blocks) - 5) // 81 == 404
 

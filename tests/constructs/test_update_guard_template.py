@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from tests.constructs import guarded_governance
-from tests.constructs.test_construct_judges import lint
+from tests.constructs import clusters, guarded_governance
+from tests.constructs.judges import lint, nag
+from tests.constructs.templates import Template, needs, of_type, only, properties, synthesize
 
 import hyperpod_constructs as hyperpod
 from hyperpod_constructs.handlers import update_guard
 from hyperpod_constructs.update_guard import RESOURCE_TYPE
 
-Template = dict[str, Any]
-HERE = Path(__file__).parent
 ENVIRONMENT = cdk.Environment(account="123456789012", region="us-east-1")
 
 
@@ -35,23 +31,10 @@ def governance(guarded: dict[str, Template]) -> Template:
     return guarded["governance"]
 
 
-def of_type(template: Template, kind: str) -> dict[str, Any]:
-    return {name: one for name, one in template["Resources"].items() if one["Type"] == kind}
-
-
-def made(stack: cdk.Stack) -> Template:
-    return dict(cdk.assertions.Template.from_stack(stack).to_json())
-
-
-def only(template: Template, kind: str) -> tuple[str, Any]:
-    ((name, resource),) = of_type(template, kind).items()
-    return name, resource
-
-
 def statements(template: Template, action: str) -> list[Any]:
     """Statements of the inline policy that allows an action."""
-    roles = of_type(template, "AWS::IAM::Role").values()
-    documents = [one["PolicyDocument"] for role in roles for one in role["Properties"].get("Policies", ())]
+    roles = properties(template, "AWS::IAM::Role")
+    documents = [one["PolicyDocument"] for role in roles for one in role.get("Policies", ())]
     found = [each["Statement"] for each in documents if action in json.dumps(each)]
     assert len(found) == 1
     return list(found[0])
@@ -65,24 +48,10 @@ def test_a_cluster_is_touched_only_after_its_guard(stack: str, templates: dict[s
 
 
 def test_a_guard_does_not_wait_for_the_eks_cluster_that_it_may_refuse(templates: dict[str, Template]) -> None:
-    _, guard = only(templates["eks-new"], RESOURCE_TYPE)
+    template = templates["eks-new"]
+    name, guard = only(template, RESOURCE_TYPE)
     assert guard["Properties"]["EksClusterName"] == "research"
-    assert "AWS::EKS::Cluster" not in {
-        templates["eks-new"]["Resources"][name]["Type"] for name in references(guard)
-    }
-
-
-def references(value: Any) -> set[str]:
-    if isinstance(value, list):
-        return set().union(*map(references, value))
-    if not isinstance(value, dict):
-        return set()
-    own = {value["Ref"]} if isinstance(value.get("Ref"), str) and "::" not in value["Ref"] else set()
-    if "Fn::GetAtt" in value:
-        own.add(value["Fn::GetAtt"][0])
-    depends = value.get("DependsOn", [])
-    own |= set(depends if isinstance(depends, list) else [depends])
-    return own.union(*(references(each) for each in value.values()))
+    assert not needs(template, name) & set(of_type(template, "AWS::EKS::Cluster"))
 
 
 def test_the_guard_of_a_cluster_says_what_the_cluster_says(templates: dict[str, Template]) -> None:
@@ -101,7 +70,7 @@ def test_the_guard_of_a_cluster_says_what_the_cluster_says(templates: dict[str, 
 def test_types_to_choose_from_and_overrides_are_said_as_the_handler_reads_them() -> None:
     own = hyperpod.VpcOverride(subnet_ids=["subnet-3"], security_group_ids=["sg-1"])
     stack = cdk.Stack(cdk.App(), "s", env=ENVIRONMENT)
-    hyperpod.ClusterUpdateGuard(
+    made = hyperpod.ClusterUpdateGuard(
         stack,
         "Guard",
         cluster_name="research",
@@ -110,14 +79,11 @@ def test_types_to_choose_from_and_overrides_are_said_as_the_handler_reads_them()
         security_group_ids=["sg-1"],
         node_provisioning_mode=None,
         instance_groups=[
-            hyperpod.InstanceGroup(name="any", instance_types=["ml.p5.48xlarge"], instance_count=1),
-            hyperpod.InstanceGroup(
-                name="own", instance_type="ml.g6.12xlarge", instance_count=1, override_vpc=own
-            ),
+            clusters.group(name="any", instance_type=None, instance_types=["ml.p5.48xlarge"]),
+            clusters.group(name="own", instance_type="ml.g6.12xlarge", override_vpc=own),
         ],
     )
-    template = made(stack)
-    _, guard = only(template, RESOURCE_TYPE)
+    _, guard = only(synthesize(made), RESOURCE_TYPE)
     assert "NodeProvisioningMode" not in guard["Properties"]
     assert guard["Properties"]["Groups"] == {
         "any": {"InstanceTypes": ["ml.p5.48xlarge"]},
@@ -185,10 +151,10 @@ def test_the_guard_of_an_owner_asks_for_the_others_stack_and_may_read_no_other(
 
 def test_governance_that_follows_nobody_asks_for_no_stack() -> None:
     stack = cdk.Stack(cdk.App(), "s", env=ENVIRONMENT)
-    hyperpod.GovernanceUpdateGuard(
+    guard = hyperpod.GovernanceUpdateGuard(
         stack, "Guard", cluster_arn=guarded_governance.CLUSTER_ARN, eks_cluster_name="research", teams=[]
     )
-    template = made(stack)
+    template = synthesize(guard)
     assert "StacksGone" not in only(template, RESOURCE_TYPE)[1]["Properties"]
     found = statements(template, "cloudformation:DescribeStacks")
     assert [one["Resource"] for one in found if one["Action"] == "cloudformation:DescribeStacks"] == [
@@ -201,19 +167,8 @@ def test_governance_is_touched_only_after_its_guard(governance: Template) -> Non
     assert resource["Properties"]["Teams"] == ["llm", "vision"]
     assert resource["Properties"]["RenamedFrom"] == ["sight"]
     for kind in ("AWS::EKS::Addon", "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"):
-        _, other = only(governance, kind)
-        assert guard in reachable(governance, other), kind
-
-
-def reachable(template: Template, resource: Any) -> set[str]:
-    seen: set[str] = set()
-    todo = list(references(resource))
-    while todo:
-        name = todo.pop()
-        if name in template["Resources"] and name not in seen:
-            seen.add(name)
-            todo += references(template["Resources"][name])
-    return seen
+        other, _ = only(governance, kind)
+        assert guard in needs(governance, other), kind
 
 
 def test_a_guard_costs_seven_resources(governance: Template) -> None:
@@ -223,21 +178,8 @@ def test_a_guard_costs_seven_resources(governance: Template) -> None:
 
 
 def test_a_cluster_can_be_made_without_a_guard() -> None:
-    app = cdk.App()
-    stack = cdk.Stack(app, "s", env=ENVIRONMENT)
-    head = hyperpod.InstanceGroup(
-        name="head",
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
-        slurm=hyperpod.SlurmGroup(node_type="Controller"),
-    )
-    network = hyperpod.ExistingNetwork(
-        stack, "N", vpc_id="vpc-1", subnet_ids=["subnet-1"], security_group_ids=["sg-1"]
-    )
-    hyperpod.HyperPodSlurmCluster(
-        stack, "C", cluster_name="lab", network=network, instance_groups=[head], update_guard=False
-    )
-    assert of_type(made(stack), RESOURCE_TYPE) == {}
+    assert of_type(synthesize(clusters.slurm(clusters.HEAD)), RESOURCE_TYPE) != {}
+    assert of_type(synthesize(clusters.slurm(clusters.HEAD, update_guard=False)), RESOURCE_TYPE) == {}
 
 
 def test_the_names_of_the_add_on_are_one() -> None:
@@ -254,12 +196,5 @@ def test_governance_with_its_guard_passes_cdk_nag() -> None:
         "import someone_elses_app as theirs, guarded_governance as ours; theirs.build = ours.build;"
         " theirs.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=HERE,
-        env={**os.environ, "CDK_VALIDATION": "true"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = nag("-c", script)
     assert done.returncode == 0, done.stdout + done.stderr

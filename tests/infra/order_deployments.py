@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,33 +49,24 @@ class Deployment:
         )
 
 
-def synthesized(directory: Path) -> Deployment:
-    stacks = infra_fleets.stacks(directory)
-    return Deployment(
-        templates={name: stack.template for name, stack in stacks.items()},
-        regions={name: stack.region for name, stack in stacks.items()},
-        dependencies={name: stack.dependencies for name, stack in stacks.items()},
-    )
-
-
-@functools.cache
-def someone_elses() -> Path:
-    """Assembly of the app that uses the constructs without our config."""
-    import aws_cdk  # noqa: PLC0415 (starts Node)
-    from tests.constructs import someone_elses_app  # noqa: PLC0415
-
-    app = aws_cdk.App()
-    someone_elses_app.build(app)
-    return Path(app.synth().directory)
-
-
-def read_someone_elses() -> Deployment:
-    stacks = list(infra_fleets.read(someone_elses()))
+def deployment_of(stacks: Iterable[infra_fleets.Stack]) -> Deployment:
+    stacks = list(stacks)
     return Deployment(
         templates={stack.name: stack.template for stack in stacks},
         regions={stack.name: stack.region for stack in stacks},
         dependencies={stack.name: stack.dependencies for stack in stacks},
     )
+
+
+def synthesized(directory: Path) -> Deployment:
+    return deployment_of(infra_fleets.stacks(directory).values())
+
+
+def someone_elses() -> Path:
+    """Assembly of the app that uses the constructs without our config."""
+    from tests.constructs import someone_elses_app  # noqa: PLC0415 (starts Node)
+
+    return Path(someone_elses_app.assembly().directory)
 
 
 def resource(kind: str, /, **properties: Any) -> Template:
@@ -125,7 +116,7 @@ def imagined() -> Deployment:
 
 SOURCES: dict[str, Callable[[], Deployment]] = {
     **{fleet.name: functools.partial(synthesized, fleet) for fleet in infra_fleets.FLEETS},
-    "someone_elses_app": read_someone_elses,
+    "someone_elses_app": lambda: deployment_of(infra_fleets.read(someone_elses())),
     "imagined": imagined,
 }
 

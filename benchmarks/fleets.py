@@ -18,10 +18,10 @@ spec:
   orchestrator: {{eks: {{version: "1.34"}}}}
   network:
     existing:
-      vpcId: vpc-0a
-      subnetIds: [subnet-0a]
-      securityGroupIds: [sg-0a]
-      controlPlaneSubnetIds: [subnet-0b, subnet-0c]
+      vpcId: vpc-0123456789abcdef0
+      subnetIds: [subnet-0123456789abcdef0]
+      securityGroupIds: [sg-0123456789abcdef0]
+      controlPlaneSubnetIds: [subnet-0123456789abcdef1, subnet-0123456789abcdef2]
   nodeProvisioningMode: Continuous
   nodeRecovery: Automatic
   instanceGroups:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from json import loads
-from typing import Any
+from typing import Any, Protocol
 
-from tests.constructs.fake_sagemaker import FakeSageMaker, ServiceError
+from tests.constructs.fake_sagemaker import Clock, ServiceError
 
 Json = dict[str, Any]
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
@@ -73,6 +73,15 @@ class View:
     groups: dict[str, Group] = field(default_factory=dict)
 
 
+class Service(Protocol):
+    """What answers the calls, such as a FakeSageMaker."""
+
+    clock: Clock
+
+    def register(self, operation: str, answer: Callable[[Json], Json]) -> None:
+        """Take an operation's answers from here."""
+
+
 @dataclass
 class FakeCluster:
     """The cluster. Times of what is to come are seconds from the clock's now.
@@ -82,7 +91,9 @@ class FakeCluster:
         lag: seconds by which a read of the cluster is late; called once for each read.
     """
 
-    service: FakeSageMaker
+    service: Service
+    name: str = NAME
+    arn: str = ARN
     lag: Callable[[], float] = lambda: 0.0
     continuous: bool = True
 
@@ -175,8 +186,8 @@ class FakeCluster:
         self.events.append(
             {
                 "EventId": f"{number:08d}-0000-0000-0000-000000000000",
-                "ClusterArn": ARN,
-                "ClusterName": NAME,
+                "ClusterArn": self.arn,
+                "ClusterName": self.name,
                 "ResourceType": resource,
                 "EventTime": datetime.fromtimestamp(self._time, UTC),
                 "EventLevel": level,
@@ -258,7 +269,7 @@ class FakeCluster:
             for outage in self.outages:
                 if outage.operation == operation and outage.now():
                     raise outage.error()
-            if request["ClusterName"] != NAME or self._read().status is None:
+            if request["ClusterName"] not in {self.name, self.arn} or self._read().status is None:
                 raise ServiceError("ResourceNotFound", f"Cluster {request['ClusterName']} not found")
             return answer(request)
 
@@ -268,8 +279,8 @@ class FakeCluster:
         view = self.shown = self._read()
         groups = view.groups.values()
         return {
-            "ClusterArn": ARN,
-            "ClusterName": NAME,
+            "ClusterArn": self.arn,
+            "ClusterName": self.name,
             "ClusterStatus": view.status,
             "InstanceGroups": [one.described() for one in groups if not one.restricted],
             "RestrictedInstanceGroups": [one.described() for one in groups if one.restricted],

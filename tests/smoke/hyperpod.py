@@ -2,9 +2,9 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-from tests.constructs.fake_cluster import NAME, FakeCluster
+from tests.constructs.fake_cluster import FakeCluster
 from tests.constructs.fake_sagemaker import Clock, FakeSageMaker, ServiceError
 
 Json = dict[str, Any]
@@ -29,20 +29,17 @@ class Cluster:
 
     def __init__(self, arn: str, request: Json, clock: Clock) -> None:
         self.arn = arn
+        self.name: str = request["ClusterName"]
         self.request = request
         self._operations = _Operations(clock)
-        self.fake = FakeCluster(cast(FakeSageMaker, self._operations))
-
-    @property
-    def name(self) -> str:
-        return str(self.request["ClusterName"])
+        self.fake = FakeCluster(self._operations, self.name, arn)
 
     def ask(self, operation: str, request: Json) -> Json:
-        """Let the fake answer, which has a name of its own."""
-        return self._operations.known[operation]({**request, "ClusterName": NAME})
+        """Let the fake answer."""
+        return self._operations.known[operation](request)
 
-    def describe(self) -> Json:
-        answer = self.ask("DescribeCluster", {})
+    def describe(self, request: Json) -> Json:
+        answer = self.ask("DescribeCluster", request)
         declared = {
             group["InstanceGroupName"]: group
             for key in ("InstanceGroups", "RestrictedInstanceGroups")
@@ -55,7 +52,7 @@ class Cluster:
             group |= {key: settings[key] for key in shown if key in settings}
         kept = ("VpcConfig", "Orchestrator", "NodeProvisioningMode", "NodeRecovery")
         own = {key: self.request[key] for key in kept if key in self.request}
-        return {**answer, **own, "ClusterArn": self.arn, "ClusterName": self.name}
+        return {**answer, **own}
 
 
 class HyperPod:
@@ -80,7 +77,7 @@ class HyperPod:
         service.register("CreateCluster", self._create)
         service.register("UpdateCluster", self._update)
         service.register("DeleteCluster", self._delete)
-        service.register("DescribeCluster", lambda request: self._find(request).describe())
+        service.register("DescribeCluster", lambda request: self._find(request).describe(request))
         for operation in ("ListClusterNodes", "ListClusterEvents", "DescribeClusterEvent"):
             service.register(operation, self._asker(operation))
 

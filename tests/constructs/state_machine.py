@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.constructs.fake_sagemaker import Clock
+from tests.constructs.fake_sagemaker import Clock, ServiceError
 
 Json = Any
 Definition = Mapping[str, Json]
@@ -141,31 +141,53 @@ class Machines:
                 execution.status = "ABORTED"
 
     def start(self, machine: str, document: str, name: str | None = None) -> Execution:
-        """Start an execution.
+        """Start an execution; the same again, while it runs, is no other.
 
         Raises:
-            KeyError: no such state machine.
-            FileExistsError: another execution has the name.
+            ServiceError: no such state machine, or another execution has or had the name.
         """
-        definition = self._definitions[machine]
+        if machine not in self._definitions:
+            raise ServiceError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{machine}'")
         name = name or f"execution-{next(self._numbers)}"
         arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
-        if arn in self.executions:
-            raise FileExistsError(arn)
+        there = self.executions.get(arn)
+        if there is not None and (there.status, there.document) == ("RUNNING", document):
+            return there
+        if there is not None:
+            raise ServiceError("ExecutionAlreadyExists", f"Execution Already Exists: '{arn}'")
+        definition = self._definitions[machine]
         execution = Execution(arn, document, wakes=self._clock.now)
         execution.steps = self._run(definition, json.loads(document), execution)
         self.executions[arn] = execution
         return execution
 
     def stop(self, arn: str) -> None:
-        """Stop an execution.
+        """Stop an execution; one that has ended stays as it is.
 
         Raises:
-            KeyError: no such execution.
+            ServiceError: no such execution.
         """
-        execution = self.executions[arn]
-        if execution.status == "RUNNING":
-            execution.status = "ABORTED"
+        if not arn.startswith("arn:"):
+            raise ServiceError("InvalidArn", f"Invalid Arn: '{arn}'")
+        if arn not in self.executions:
+            raise ServiceError("ExecutionDoesNotExist", f"Execution Does Not Exist: '{arn}'")
+        if self.executions[arn].status == "RUNNING":
+            self.executions[arn].status = "ABORTED"
+
+    def operations(self) -> dict[str, Callable[[Json], Json]]:
+        """Give operations of the API by name."""
+        return {"StartExecution": self._start_execution, "StopExecution": self._stop_execution}
+
+    def _start_execution(self, request: Json) -> Json:
+        started = self.start(request["stateMachineArn"], request["input"], request.get("name"))
+        return {"executionArn": started.arn, "startDate": self._time()}
+
+    def _stop_execution(self, request: Json) -> Json:
+        self.stop(request["executionArn"])
+        return {"stopDate": self._time()}
+
+    def _time(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now, UTC)
 
     def next_wake(self) -> float | None:
         """When an execution has something to do; None if none is running."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.constructs.fake_sagemaker import ServiceError
 from tests.smoke.cloudformation import ACCOUNT, Event, Region, Stack, ValidationError
-from tests.smoke.endpoint import Caller, Operation, ServiceError
+from tests.smoke.endpoint import Caller, Operation
 from tests.smoke.template import Template
 
 Json = Any

@@ -24,6 +24,7 @@ from moto.core.botocore_stubber import BotocoreStubber
 from moto.core.parse import QueryParser, RequestDict
 from moto.core.serialize import JSONSerializer, QuerySerializer
 from moto.core.utils import get_service_model
+from tests.constructs.fake_sagemaker import ServiceError
 from werkzeug.datastructures import Headers, MultiDict
 
 Json = Any
@@ -46,15 +47,6 @@ _EMPTY: RequestDict = {
     "url_path": "/",
     "values": MultiDict(),
 }
-
-
-class ServiceError(Exception):
-    """An answer that is an error."""
-
-    def __init__(self, code: str, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.code = code
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ class Endpoint:
         self._others = others
         self._paths = paths
         self._moto = BotocoreStubber()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.refused: list[str] = []
@@ -192,6 +184,11 @@ def _hold(name: str, value: Json, shape: Any) -> None:
     report = ParamValidator().validate(value, shape)
     if report.has_errors():
         raise ServiceError("ValidationError", f"{name}: {report.generate_report()}")
+
+
+class _Server(ThreadingHTTPServer):
+    # More wait than the usual five on a machine that is busy; the handlers give a connection two seconds.
+    request_queue_size = 128
 
 
 def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:

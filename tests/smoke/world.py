@@ -6,7 +6,6 @@ Time is the fakes': it moves on when something waits, and what was to happen mea
 import itertools
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,12 +15,12 @@ import boto3  # type: ignore[import-untyped]
 from botocore import xform_name  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 from moto import mock_aws
-from tests.constructs.fake_sagemaker import Clock, FakeSageMaker, NotSimulatedError
+from tests.constructs.fake_sagemaker import Clock, FakeSageMaker, NotSimulatedError, ServiceError
 from tests.constructs.state_machine import Machines
 from tests.smoke import resource_types
 from tests.smoke.cloudformation import ACCOUNT, Region
 from tests.smoke.cloudformation_api import CloudFormationApi
-from tests.smoke.endpoint import Caller, Endpoint, Operation, Response, ServiceError
+from tests.smoke.endpoint import Caller, Endpoint, Operation, Response
 from tests.smoke.functions import Functions, Python, Role
 from tests.smoke.hyperpod import HyperPod
 
@@ -136,9 +135,6 @@ class World:
             self.machines.step()
         return True
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self.clock.now, UTC)
-
     # Signals: answers of custom resources, and of wait conditions.
 
     def new_signal(self) -> str:
@@ -240,8 +236,7 @@ class World:
         return call
 
     def _states_operation(self, name: str) -> Operation | None:
-        known = {"StartExecution": self._start_execution, "StopExecution": self._stop_execution}
-        operation = known.get(name)
+        operation = self.machines.operations().get(name)
         if operation is None:
             return None
 
@@ -250,22 +245,6 @@ class World:
             return operation(request)
 
         return checked
-
-    def _start_execution(self, request: dict[str, Json]) -> Json:
-        try:
-            started = self.machines.start(request["stateMachineArn"], request["input"], request.get("name"))
-        except KeyError as error:
-            raise ServiceError("StateMachineDoesNotExist", f"no state machine {error}") from error
-        except FileExistsError as error:
-            raise ServiceError("ExecutionAlreadyExists", str(error)) from error
-        return {"executionArn": started.arn, "startDate": self._now()}
-
-    def _stop_execution(self, request: dict[str, Json]) -> Json:
-        try:
-            self.machines.stop(request["executionArn"])
-        except KeyError as error:
-            raise ServiceError("ExecutionDoesNotExist", f"no execution {error}") from error
-        return {"stopDate": self._now()}
 
     def _eks(self, caller: Caller, path: str, _headers: Mapping[str, str], _body: bytes) -> Response:
         """Answer DescribeAddon, the only call of EKS that a handler makes."""

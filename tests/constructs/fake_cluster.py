@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from json import loads
 from typing import Any, Protocol
 
-from tests.constructs.fake_sagemaker import Clock, ServiceError
+from tests.constructs.fake_sagemaker import CLUSTER, Clock, ServiceError
 
 Json = dict[str, Any]
-ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
+ARN = CLUSTER
 NAME = "research"
 ROLE = "arn:aws:sts::123456789012:assumed-role/gate-poll-role/gate-poll"
 TIMER = 3 * 3600.0

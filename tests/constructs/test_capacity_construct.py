@@ -7,12 +7,12 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from tests.constructs import clusters
+from tests.constructs.fake_cluster import ARN
 from tests.constructs.templates import Template, of_type, properties, synthesize
 
 import hyperpod_constructs as hyperpod
 from hyperpod_constructs import GatedGroup, HyperPodCapacity
 
-ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
 CONDITION = {"AWS::CloudFormation::WaitCondition", "AWS::CloudFormation::WaitConditionHandle"}
 PARTS = CONDITION | {"Custom::HyperPodCapacityGate"}
 TWO = [

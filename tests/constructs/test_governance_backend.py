@@ -6,18 +6,15 @@ import pytest
 from aws_cdk import aws_eks_v2
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 from tests.constructs import clusters, someone_elses_app
-from tests.constructs.fake_sagemaker import FakeSageMaker
+from tests.constructs.fake_sagemaker import CLUSTER, FakeSageMaker
+from tests.constructs.governance_requests import QUOTA, SCHEDULER, make_in_console, quota, scheduler
 from tests.constructs.provider_framework import Framework, Stack, finish
 from tests.constructs.templates import Template, needs, of_type, only, properties, synthesize, the
-from tests.constructs.test_governance_resource import make_in_console, quota, scheduler
 
 import hyperpod_constructs as hyperpod
 from hyperpod_constructs.handlers import governance_resource
 
-QUOTA = "Custom::HyperPodComputeQuota"
-SCHEDULER = "Custom::HyperPodClusterSchedulerConfig"
 WAIT = "Custom::AWSCDK-EKS-KubernetesObjectValue"
-CLUSTER_ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
 
 
 @pytest.fixture
@@ -148,7 +145,7 @@ def governance(**arguments: Any) -> Template:
     }
     return synthesize(
         hyperpod.TaskGovernance(
-            clusters.stack(), "Governance", cluster_arn=CLUSTER_ARN, eks_cluster_name="platform", **settings
+            clusters.stack(), "Governance", cluster_arn=CLUSTER, eks_cluster_name="platform", **settings
         )
     )
 
@@ -200,7 +197,7 @@ def test_a_cluster_without_kubectl_cannot_be_waited_for() -> None:
         hyperpod.TaskGovernance(
             stack,
             "Governance",
-            cluster_arn=CLUSTER_ARN,
+            cluster_arn=CLUSTER,
             eks_cluster_name="platform",
             kubectl_cluster=cluster,
         )

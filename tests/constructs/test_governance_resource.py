@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from tests.constructs.fake_sagemaker import CLUSTER, FakeSageMaker, Fault, Item, NotSimulatedError
+from tests.constructs.governance_requests import QUOTA, make_in_console, quota, scheduler
 from tests.constructs.provider_framework import Declared, Framework, Stack, as_strings, finish
 
 from hyperpod_constructs.handlers import governance_resource, service_api
 from hyperpod_constructs.handlers.governance_resource import ADOPTED_TAG, OWNER_TAG
 
-QUOTA = "Custom::HyperPodComputeQuota"
-SCHEDULER = "Custom::HyperPodClusterSchedulerConfig"
 Json = dict[str, Any]
 
 
@@ -28,52 +27,9 @@ def stack(fake: FakeSageMaker) -> Stack:
     return Stack("research-governance", Framework(governance_resource, fake))
 
 
-def quota(name: str = "vision", team: str | None = None, **changes: Any) -> Declared:
-    properties: Json = {
-        "ClusterArn": CLUSTER,
-        "Name": name,
-        "ComputeQuotaConfig": {
-            "ComputeQuotaResources": [
-                {"InstanceType": "ml.g6.12xlarge", "Accelerators": 2, "VCpu": 48},
-                {"InstanceType": "ml.p5.48xlarge", "Count": 3},
-            ],
-            "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": 100},
-        },
-        "ComputeQuotaTarget": {"TeamName": team or name, "FairShareWeight": 10},
-        "ActivationState": "Enabled",
-        "Tags": [{"Key": "owner", "Value": "ml-platform"}],
-    }
-    return Declared(QUOTA, {**properties, **changes})
-
-
-def scheduler(name: str = "research", **changes: Any) -> Declared:
-    properties: Json = {
-        "ClusterArn": CLUSTER,
-        "Name": name,
-        "SchedulerConfig": {
-            "PriorityClasses": [{"Name": "inference", "Weight": 90}, {"Name": "training", "Weight": 70}],
-            "FairShare": "Enabled",
-        },
-    }
-    return Declared(SCHEDULER, {**properties, **changes})
-
-
 def with_config(**changes: Any) -> Declared:
     config = {**quota().properties["ComputeQuotaConfig"], **changes}
     return quota(ComputeQuotaConfig=config)
-
-
-def make_in_console(fake: FakeSageMaker, declared: Declared, *, wait: bool = True) -> Item:
-    noun = "ComputeQuota" if declared.kind == QUOTA else "ClusterSchedulerConfig"
-    with fake.by_people() as client:
-        create = client.create_compute_quota if noun == "ComputeQuota" else None
-        made = (create or client.create_cluster_scheduler_config)(
-            **{key: value for key, value in declared.properties.items() if key != "Tags"}
-        )
-    if wait:
-        fake.clock.sleep(60)
-        fake.settle()
-    return fake.items[made[f"{noun}Id"]]
 
 
 def only(fake: FakeSageMaker, name: str, noun: str = "ComputeQuota") -> Item:

@@ -22,13 +22,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.constructs.fake_sagemaker import CLUSTER, FakeSageMaker, Fault, Item
+from tests.constructs.governance_requests import QUOTA, SCHEDULER
 from tests.constructs.provider_framework import Declared, Framework, Stack, finish
 
 from hyperpod_constructs.handlers import governance_resource
 from hyperpod_constructs.handlers.governance_resource import ADOPTED_TAG, OWNER_TAG
 
-QUOTA = "Custom::HyperPodComputeQuota"
-SCHEDULER = "Custom::HyperPodClusterSchedulerConfig"
 NOUNS = {QUOTA: "ComputeQuota", SCHEDULER: "ClusterSchedulerConfig"}
 EXAMPLES, STEPS = 125, 100
 Json = dict[str, Any]

@@ -13,6 +13,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from botocore.exceptions import EndpointConnectionError  # type: ignore[import-untyped]
 from botocore.stub import Stubber  # type: ignore[import-untyped]
+from tests.constructs.fake_cluster import ARN as CLUSTER_ARN
 
 from hyperpod_constructs.handlers import service_api, update_guard
 
@@ -20,7 +21,6 @@ Json = dict[str, Any]
 Event = dict[str, Any]
 
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/fleet-research-cluster/1a2b"
-CLUSTER_ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl"
 EKS = "arn:aws:eks:us-east-1:123456789012:cluster/"
 VPC = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1", "subnet-2"]}
 OTHER_VPC = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-3"]}

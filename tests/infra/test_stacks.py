@@ -209,11 +209,12 @@ class TestSwitchingOff:
 
 class TestCharts:
     def test_each_waits_when_it_goes_too_and_gives_up_before_its_handler_is_stopped(self) -> None:
-        for stack in stacks(EXAMPLE).values():
-            for resource in stack.template["Resources"].values():
-                if resource["Type"] == "Custom::AWSCDK-EKS-HelmChart":
-                    assert resource["Properties"]["Wait"] is True
-                    assert int(resource["Properties"]["Timeout"].removesuffix("s")) < 15 * 60
+        made = [it for stack in stacks(EXAMPLE).values() for it in stack.template["Resources"].values()]
+        found = [it["Properties"] for it in made if it["Type"] == "Custom::AWSCDK-EKS-HelmChart"]
+        assert {it["Release"] for it in found} == {"hyperpod-fleet", "hyperpod-fleet-teams", "kueue"}
+        for properties in found:
+            assert properties["Wait"] is True
+            assert int(properties["Timeout"].removesuffix("s")) < 15 * 60
 
 
 class TestManyTeams:

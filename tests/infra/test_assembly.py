@@ -32,20 +32,23 @@ def one_stack(resources: Template, **more: Any) -> Assembly:
 @pytest.mark.parametrize(
     ("value", "names"),
     [
-        ({"Ref": "A"}, {"A"}),
-        ({"Fn::GetAtt": ["A", "Arn"]}, {"A"}),
-        ({"Fn::GetAtt": "A.Nested.Arn"}, {"A"}),
-        ({"Fn::Sub": "x-${A}-${B.Arn}"}, {"A", "B"}),
-        ({"Fn::Sub": "x-${!A}"}, set()),
-        ({"Fn::Sub": ["${A}-${B}", {"A": {"Ref": "C"}}]}, {"B", "C"}),
-        ({"Fn::Join": ["", ["x", {"Ref": "A"}]]}, {"A"}),
-        ([{"deep": [{"Ref": "A"}]}, {"Ref": "B"}], {"A", "B"}),
-        ({"Fn::If": ["c", {"Ref": "A"}, "x"]}, set()),
-        ({"Fn::If": ["c", {"Ref": "A"}, [{"Ref": "B"}, {"Ref": "A"}]]}, {"A"}),
-        ({"Ref": "A", "more": "so it is no function"}, set()),
-        ("${A}", set()),
+        pytest.param({"Ref": "A"}, {"A"}, id="what Ref names"),
+        pytest.param({"Fn::GetAtt": ["A", "Arn"]}, {"A"}, id="what GetAtt names"),
+        pytest.param({"Fn::GetAtt": "A.Nested.Arn"}, {"A"}, id="what GetAtt names in one text"),
+        pytest.param({"Fn::Sub": "x-${A}-${B.Arn}"}, {"A", "B"}, id="all that Sub names"),
+        pytest.param({"Fn::Sub": "x-${!A}"}, set(), id="no literal of Sub"),
+        pytest.param(
+            {"Fn::Sub": ["${A}-${B}", {"A": {"Ref": "C"}}]}, {"B", "C"}, id="no variable of Sub but its value"
+        ),
+        pytest.param({"Fn::Join": ["", ["x", {"Ref": "A"}]]}, {"A"}, id="what lies in a Join"),
+        pytest.param([{"deep": [{"Ref": "A"}]}, {"Ref": "B"}], {"A", "B"}, id="what lies deep"),
+        pytest.param({"Fn::If": ["c", {"Ref": "A"}, "x"]}, set(), id="nothing of one branch"),
+        pytest.param(
+            {"Fn::If": ["c", {"Ref": "A"}, [{"Ref": "B"}, {"Ref": "A"}]]}, {"A"}, id="what both branches name"
+        ),
+        pytest.param({"Ref": "A", "more": "so it is no function"}, set(), id="no map that looks like a Ref"),
+        pytest.param("${A}", set(), id="no text outside Sub"),
     ],
-    ids=str,
 )
 def test_a_value_refers_to(value: Any, names: set[str]) -> None:
     assert {one.name for one in references(value)} == names

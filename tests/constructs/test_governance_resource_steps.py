@@ -372,7 +372,7 @@ class Deployments(RuleBasedStateMachine):
         if number in self.running:
             while number in self.running:
                 self._advance(number, 1)
-        # One message names one obstacle, and the other stack may put up another meanwhile.
+        # One message names one obstacle, which may be another resource of the same stack.
         for _ in range(4):
             if stack.status == "UPDATE_ROLLBACK_FAILED":
                 self._clear_the_way(number)
@@ -390,7 +390,7 @@ class Deployments(RuleBasedStateMachine):
         self._finish(number, self.stacks[number].delete())
 
     def _clear_the_way(self, number: int) -> None:
-        """Let people delete what a message would name: all that no resource of the stack has."""
+        """Let people delete all that no resource of the stack has, and what the last message names."""
         stack = self.stacks[number]
         prefix = stack.id.partition(":stack/")[2].partition("/")[0]
         theirs = {f"{prefix}/{logical_id}" for logical_id in stack.resources}
@@ -399,7 +399,8 @@ class Deployments(RuleBasedStateMachine):
         self.fake.settle()
         for item in list(self.fake.items.values()):
             owner = item.tags.get(OWNER_TAG, "")
-            if owner not in theirs or (owner, _physical_id(item)) in left:
+            named = stack.status == "UPDATE_ROLLBACK_FAILED" and f" {item.name!r} already" in stack.events[-1]
+            if named or owner not in theirs or (owner, _physical_id(item)) in left:
                 self._people_delete(item)
         self.fake.clock.sleep(300)
 
